@@ -231,6 +231,10 @@ def recipe(
 
     Raises:
         SettingError: if a recipe cannot be read, or its settings are unknown or out of bounds.
+
+    Examples:
+        >>> opera.recipe("models/bge-m3")["max_passage_length"]
+        512
     """
     merged: dict[str, Any] = {}
     for source in sources:

@@ -27,6 +27,13 @@ class OperaError(Exception):
     Args:
         lines: a line for each mistake. Line breaks and control characters within a line come from
             names or values. They are escaped, so no value can forge a line.
+
+    Examples:
+        >>> try:
+        ...     opera.load_data("nowhere.csv")
+        ... except opera.OperaError as error:
+        ...     print(error.exit_status)
+        2
     """
 
     exit_status = 1
@@ -44,25 +51,62 @@ class OperaError(Exception):
 
 
 class InputError(OperaError):
-    """The input is invalid."""
+    """The input is invalid.
+
+    Examples:
+        >>> issubclass(opera.DataError, opera.InputError)
+        True
+    """
 
     exit_status = 2
 
 
 class SettingError(InputError):
-    """A setting is unknown, out of range or in conflict with another."""
+    """A setting is unknown, out of range or in conflict with another.
+
+    Examples:
+        >>> try:
+        ...     opera.adapt("example:faq", model="minilm", out="new", learning_rat=0.01)
+        ... except opera.SettingError as error:
+        ...     print("learning_rate" in str(error))
+        True
+    """
 
 
 class DataError(InputError):
-    """A file, line or value of the data breaks a rule."""
+    """A file, line or value of the data breaks a rule.
+
+    Examples:
+        >>> try:
+        ...     opera.load_data(pairs=[("a query", "")])
+        ... except opera.DataError as error:
+        ...     print(error)
+        pairs[0]: column 'document' must not be empty; fill it or remove the row
+    """
 
 
 class ModelError(InputError):
-    """The model cannot be loaded or used."""
+    """The model cannot be loaded or used.
+
+    Examples:
+        >>> try:
+        ...     opera.search("example:faq", "a question", model="no-such-model")
+        ... except opera.ModelError as error:
+        ...     print("no-such-model" in str(error))
+        True
+    """
 
 
 class RunFolderError(InputError):
-    """The output folder is not free, or is not a run folder."""
+    """The output folder is not free, or is not a run folder.
+
+    Examples:
+        >>> try:
+        ...     opera.Run.open("no-run")
+        ... except opera.RunFolderError as error:
+        ...     print(error)
+        no-run: not a run folder: it has no run.json of OPERA
+    """
 
 
 class MissingExtraError(InputError):
@@ -70,11 +114,21 @@ class MissingExtraError(InputError):
 
 
 class TrainingError(OperaError):
-    """Training cannot continue."""
+    """Training cannot continue.
+
+    Examples:
+        >>> issubclass(opera.TrainingError, opera.InputError)  # the command line exits with 1
+        False
+    """
 
 
 class StorageError(OperaError):
-    """A file or folder cannot be written: the disk is full, or the place is not writable."""
+    """A file or folder cannot be written: the disk is full, or the place is not writable.
+
+    Examples:
+        >>> issubclass(opera.StorageError, opera.InputError)  # the command line exits with 1
+        False
+    """
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -17,6 +17,11 @@ def generator(seed: int, name: str, step: int = 0) -> np.random.Generator:
         seed: the run's seed, 0 or more.
         name: the purpose, such as ``"ft.queries"``.
         step: the step, pass or refresh, 0 or more.
+
+    Examples:
+        >>> from opera.methods import generator
+        >>> generator(0, "my.choice", step=3).random() == generator(0, "my.choice", step=3).random()
+        True
     """
     return np.random.Generator(
         np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode()), step]))

@@ -44,6 +44,13 @@ def setting(default: Any, help: str, source: str, *, flag: str = "", **bounds: A
 
     ``flag`` is its option on the command line, if it has one. ``bounds`` are pydantic's (``gt``,
     ``ge``, ``lt``, ``le``).
+
+    Examples:
+        >>> from opera.methods import Settings, setting
+        >>> class SoftmaxSettings(Settings):
+        ...     sharpness: float = setting(5.0, "how much to prefer similar pairs", "OPERA", ge=0)
+        >>> SoftmaxSettings.parse({"sharpness": 2}).sharpness
+        2.0
     """
     extra: dict[str, Any] = {"source": source, "flag": flag}
     return Field(default=default, description=help, json_schema_extra=extra, **bounds)
@@ -99,7 +106,15 @@ class OneOf:
 
 
 class Settings(BaseModel):
-    """A frozen group of settings. It rejects unknown names."""
+    """A frozen group of settings. It rejects unknown names.
+
+    Examples:
+        >>> from opera.methods import Settings, setting
+        >>> class Sharpness(Settings):
+        ...     sharpness: float = setting(5.0, "how much to prefer similar pairs", "OPERA", ge=0)
+        >>> Sharpness().sharpness
+        5.0
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False

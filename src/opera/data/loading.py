@@ -69,6 +69,12 @@ def load_data(
             or neither; or for a cache inside the data.
         DataError: if no source reads the data, or for an error in the data, with file, line, rule
             and value. For data in memory: with argument and row.
+
+    Examples:
+        >>> opera.load_data("example:faq")
+        RetrievalData(example:faq: 66 documents, 300 train queries, 300 train pairs)
+        >>> opera.load_data(pairs=[("a wool coat", "Wool is warm."), ("a vase", "For flowers.")])
+        RetrievalData(pairs: 2 documents, 2 train queries, 2 train pairs)
     """
     text = named_source(
         source,

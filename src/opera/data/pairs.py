@@ -21,6 +21,11 @@ class TrainingPairs:
         pair_doc: int32 ``[N]``, the corpus row of each pair's document.
         query_offsets: int64 ``[n + 1]``; query q's pairs are ``query_offsets[q]`` to
             ``query_offsets[q + 1]``.
+
+    Examples:
+        >>> pairs = opera.load_data("example:faq").training_split().pairs()
+        >>> pairs.n_queries, pairs.n_pairs
+        (300, 300)
     """
 
     pair_query: NDArray[np.int32]

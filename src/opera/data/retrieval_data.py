@@ -79,6 +79,11 @@ class RetrievalData:
         list_options: how to read lists of pairs of these data.
         sets: the data sets that this one combines, in the order of their rows; empty for a single
             data set.
+
+    Examples:
+        >>> data = opera.load_data("example:faq")
+        >>> len(data.corpus), data.split("train").n_queries
+        (66, 300)
     """
 
     name: str
@@ -99,6 +104,10 @@ class RetrievalData:
     lowest_grade: int = 1
     list_options: ListOptions = STRICT_UTF8
     sets: tuple[RetrievalData, ...] = ()
+
+    def __repr__(self) -> str:
+        words = (f"{number:,} {name.replace('_', ' ')}" for name, number in self.counts().items())
+        return f"RetrievalData({self.title}: {', '.join(words)})"
 
     @property
     def title(self) -> str:

@@ -199,6 +199,19 @@ def register_source(source_class: type[S]) -> type[S]:
     """Add a data source before all known sources. Use it as a class decorator.
 
     A class with the same name and module replaces the old class, for example on a module reload.
+
+    Examples:
+        >>> @register_source
+        ... class TwoPairs:
+        ...     description = "two pairs, always the same"
+        ...
+        ...     def matches(self, source):
+        ...         return source == "two-pairs"
+        ...
+        ...     def load(self, source):
+        ...         return opera.load_data(pairs=[("one", "first text"), ("two", "second text")])
+        >>> opera.load_data("two-pairs").counts()["documents"]
+        2
     """
     name = (source_class.__module__, source_class.__qualname__)
     SOURCES[:] = [

@@ -119,6 +119,9 @@ def export(
     Raises:
         InputError: for invalid input, before anything is written.
         StorageError: if the folder cannot be written.
+
+    Examples:
+        >>> exported = opera.export("my-run", out="exported", forms=["static"])  # doctest: +SKIP
     """
     requested = _checked_forms(forms)
     model, folder = checked_model(model), user_path(out, "--out")

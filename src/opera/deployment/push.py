@@ -56,6 +56,10 @@ def push(
         InputError: if the folder holds no model that other people can load, the name is invalid, or
             the token may not write to the repository.
         StorageError: if the hub is not reachable or refuses the files.
+
+    Examples:
+        >>> opera.push("my-run", "your-name/your-model")  # doctest: +SKIP
+        'https://huggingface.co/your-name/your-model'
     """
     repository, languages = text(name, "name"), checked_languages(language)
     if not HUB_ID.fullmatch(repository):

@@ -199,6 +199,10 @@ def inspect(
 
     Raises:
         InputError: for invalid input, such as data without a training pair.
+
+    Examples:
+        >>> opera.inspect("example:faq", model="minilm").counts["train_pairs"]
+        300
     """
     show, seed = whole_number(show, "show", 0), whole_number(seed, "seed", 0, MOST_SEED)
     model = checked_model(model)

@@ -264,5 +264,13 @@ def register_loss(name: str) -> Callable[[Loss], Loss]:
 
     Raises:
         ValueError: if a loss has this name; upper and lower case do not differ.
+
+    Examples:
+        >>> from opera.engine.loss import LOSSES, InfoNCELoss
+        >>> @register_loss("my-infonce")
+        ... class MyInfoNCE(InfoNCELoss):
+        ...     pass
+        >>> "my-infonce" in LOSSES
+        True
     """
     return LOSSES.decorator(name)

@@ -90,6 +90,15 @@ class PairPruning(SamplerLink):
         SettingError: for an unknown method or setting, or if ``args`` has another batch sampler.
         DataError: if the data set has no pairs of texts.
         ModelError: if ``model`` is not a SentenceTransformer.
+
+    Examples:
+        >>> from datasets import Dataset
+        >>> from sentence_transformers import SentenceTransformer
+        >>> texts = [f"text {number}" for number in range(8)]
+        >>> dataset = Dataset.from_dict({"anchor": texts, "positive": texts[::-1]})
+        >>> pruning = opera.PairPruning(SentenceTransformer("all-MiniLM-L6-v2"), dataset, "ft")
+        >>> pruning.dataset.num_rows
+        8
     """
 
     def __init__(

@@ -54,6 +54,15 @@ def register_method(method: M) -> M:
 
     Raises:
         ValueError: if a method has this name; upper and lower case do not differ.
+
+    Examples:
+        >>> from opera.methods import METHODS, register_method
+        >>> from opera.methods.finetuning import FineTuning
+        >>> @register_method
+        ... class MyFineTuning(FineTuning):
+        ...     name, title = "my-ft", "My fine-tuning"
+        >>> "my-ft" in METHODS
+        True
     """
     METHODS.register(method.name, method)
     return method
@@ -64,6 +73,11 @@ def method_named(name: str) -> type[Method[Any]]:
 
     Raises:
         SettingError: if there is no such method, with the nearest name.
+
+    Examples:
+        >>> from opera.methods import method_named
+        >>> method_named("DP").title
+        'Dynamic pruning'
     """
     return METHODS.find(name)
 

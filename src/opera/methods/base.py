@@ -25,6 +25,13 @@ class PairScores:
         loss: float32 ``[N]``, contrastive loss of the pair, in nats.
         cbs: float32 ``[N]``, CBS by the base model, or ``None``; training does not change it.
         smallest_pool: the fewest documents that CBS ranked a pair among, or ``None``.
+
+    Examples:
+        >>> from opera.methods import PairScores
+        >>> scores = PairScores(TrainingPairs.from_arrays([0, 1], [5, 6]), [0.9, 0.1], [0.2, 2.0])
+        >>> scores.observe([1], [0.5], [1.0])
+        >>> scores.similarity
+        array([0.9, 0.5], dtype=float32)
     """
 
     smallest_pool: int | None = None
@@ -68,6 +75,11 @@ class Plan:
         seed: the run's seed.
         max_steps: t_max, the number of optimizer steps.
         batch_size: pairs per optimizer step, over all devices and accumulated batches.
+
+    Examples:
+        >>> from opera.methods import Plan
+        >>> Plan(seed=0, max_steps=100, batch_size=64).batch_size
+        64
     """
 
     seed: int
@@ -82,6 +94,11 @@ class Draw:
     Attributes:
         pair_ids: int64 ``[plan.batch_size]``.
         weights: float32 ``[plan.batch_size]``, factors on the losses, before their mean.
+
+    Examples:
+        >>> from opera.methods import Draw
+        >>> Draw.unweighted([3, 1]).weights
+        array([1., 1.], dtype=float32)
     """
 
     pair_ids: NDArray[np.int64]
@@ -101,6 +118,12 @@ class Probabilities:
         query: P(q), float64 ``[n]``, sums to 1.
         document: P(d|q), float64 ``[N]``, sums to 1 over each query with P(q) > 0.
         pair_query: the query of each pair, int ``[N]``.
+
+    Examples:
+        >>> from opera.methods import Probabilities
+        >>> pairs = TrainingPairs.from_arrays([0, 0, 1], [5, 6, 7])
+        >>> Probabilities.of_pairs(pairs, [0.25, 0.25, 0.5]).query
+        array([0.5, 0.5])
     """
 
     query: NDArray[np.float64]
@@ -127,7 +150,13 @@ class Probabilities:
 
 
 class NoSettings(Settings):
-    """The settings of a method that has none."""
+    """The settings of a method that has none.
+
+    Examples:
+        >>> from opera.methods import NoSettings
+        >>> NoSettings.parse({})
+        NoSettings()
+    """
 
 
 S = TypeVar("S", bound=Settings)
@@ -157,6 +186,24 @@ class Method(ABC, Generic[S]):
 
     Raises:
         ValueError: if scores are required and missing.
+
+    Examples:
+        >>> from opera.methods import Method, NoSettings
+        >>> class Uniform(Method[NoSettings]):
+        ...     name, title, settings_class = "uniform", "Each pair equally often", NoSettings
+        ...
+        ...     def probabilities(self, step):
+        ...         n_pairs = self.pairs.n_pairs
+        ...         return Probabilities.of_pairs(self.pairs, np.full(n_pairs, 1 / n_pairs))
+        ...
+        ...     def draw(self, step):
+        ...         rng = generator(self.plan.seed, "uniform.pairs", step)
+        ...         ids = rng.integers(self.pairs.n_pairs, size=self.plan.batch_size)
+        ...         return Draw.unweighted(ids)
+        >>> pairs = TrainingPairs.from_arrays([0, 1], [5, 6])
+        >>> method = Uniform(pairs, Plan(seed=0, max_steps=100, batch_size=4), NoSettings())
+        >>> len(method.draw(step=0).pair_ids)
+        4
     """
 
     name: ClassVar[str]

@@ -196,6 +196,13 @@ def register_measure(name: str) -> Callable[[GradesMeasure], GradesMeasure]:
 
     Raises:
         ValueError: if the name is taken, also by ir_measures; case does not matter.
+
+    Examples:
+        >>> @register_measure("any_in")
+        ... def any_in(grades, relevant, cutoff):
+        ...     return (grades[:, :cutoff] > 0).any(axis=1).astype(float)
+        >>> 0 <= opera.evaluate("my-run", measures="any_in@10").measures["any_in@10"] <= 1
+        True
     """
     if name.casefold() in map(str.casefold, ir_measures.measures.registry):
         raise ValueError(f"a measure named '{name}' is part of ir_measures")

@@ -294,6 +294,11 @@ def search(
 
     Raises:
         InputError: for an empty query, a precision that no cut-off reaches, or other invalid input.
+
+    Examples:
+        >>> best, *rest = opera.search("my-run", "replace the air filters", top=3)
+        >>> best.rank, len(rest)
+        (1, 2)
     """
     checked_query(query)
     top = whole_number(top, "top", 1)

@@ -66,6 +66,11 @@ def adapt(
             continues the run afterwards.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, when a checkpoint is saved; ``resume``
             continues.
+
+    Examples:
+        >>> run = opera.adapt("example:faq", model="minilm", out="my-run", max_steps=5)
+        >>> run.measures["final"]["nDCG@10"] >= 0
+        True
     """
     values = {"method": method, **settings}
     reading = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}

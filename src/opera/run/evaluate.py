@@ -93,6 +93,11 @@ def evaluate(
 
     Raises:
         InputError: for invalid input.
+
+    Examples:
+        >>> result = opera.evaluate("my-run", measures="nDCG@10,R@5")
+        >>> sorted(result.measures)
+        ['R@5', 'nDCG@10']
     """
     parsed = parse_measures(measures)
     if hybrid and (deep := [measure.name for measure in parsed if measure.depth > POOL]):

@@ -108,6 +108,11 @@ class Run:
 
     Attributes:
         path: the folder.
+
+    Examples:
+        >>> run = opera.Run.open("my-run")
+        >>> run.finished, run.model_path.name
+        (True, 'model')
     """
 
     path: Path

@@ -42,6 +42,10 @@ def review(
     Raises:
         SettingError: if there is no such split, or ``items`` is below 1.
         RunFolderError: if the folder holds no finished run.
+
+    Examples:
+        >>> opera.review("my-run").name
+        'review.html'
     """
     run = run if isinstance(run, Run) else Run.open(run)
     if split not in ("train", "test"):

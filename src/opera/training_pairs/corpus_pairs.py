@@ -59,6 +59,11 @@ def pairs(
 
     Raises:
         InputError: for invalid input, or a corpus without such pairs.
+
+    Examples:
+        >>> table = opera.pairs("python:email", out="weak.csv")
+        >>> table.column_names
+        ['query', 'document', 'origin']
     """
     source = expand_user(corpus, "corpus")
     path = checked_output(out, PAIRS_FORMATS, overwrite, source, [Path(source)])

@@ -117,6 +117,11 @@ def score(
 
     Raises:
         InputError: for invalid input.
+
+    Examples:
+        >>> table = opera.score("example:faq", model="minilm", out="scores.parquet")
+        >>> table.column_names[:4]
+        ['query_id', 'doc_id', 'grade', 'similarity']
     """
     settings = EncodingSettings.chosen(
         precision=precision,
@@ -245,6 +250,11 @@ def mine(
 
     Raises:
         InputError: for invalid input.
+
+    Examples:
+        >>> table = opera.mine("example:faq", model="minilm", range="5:20", keep=2)
+        >>> table.num_rows
+        600
     """
     model = checked_model(model)
     settings = EncodingSettings.chosen(

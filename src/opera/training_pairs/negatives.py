@@ -199,6 +199,17 @@ def register_negatives(name: str) -> Callable[[Kind], Kind]:
 
     Raises:
         ValueError: if another kind has the name, in upper or lower case.
+
+    Examples:
+        >>> @register_negatives("first")
+        ... class FirstDocuments:
+        ...     def __init__(self, inputs):
+        ...         self.inputs = inputs
+        ...
+        ...     def draw(self, queries, count, seed, step):
+        ...         return np.zeros((len(queries), count), dtype=np.int64)
+        >>> "first" in NEGATIVES
+        True
     """
     return NEGATIVES.decorator(name)
 

@@ -83,6 +83,15 @@ def compare(
         TrainingError: if a run failed. The other runs are finished, and the same call tries the
             failed runs again.
         KeyboardInterrupt: after Ctrl-C or SIGTERM. The interrupted runs have saved a checkpoint.
+
+    Examples:
+        >>> model = "sentence-transformers/all-MiniLM-L6-v2"
+        >>> methods = ["ft", "denoise"]
+        >>> comparison = opera.compare(
+        ...     "example:faq", model=model, out="grid", methods=methods, seeds=[0], steps=[5]
+        ... )
+        >>> len(comparison.tables)
+        1
     """
     sets = data if isinstance(data, list | tuple) else [data]
     more = additional_sources(also, encoding, skip_bad_rows)

@@ -81,6 +81,10 @@ def report(
         RunFolderError: if the folder holds no finished run.
         SettingError: if the baseline is unknown, the file is not .html, or the file exists.
         DataError: if no decision is about test, or if a decision is about other queries.
+
+    Examples:
+        >>> opera.report("my-run").name
+        'report.html'
     """
     folder, overwrite = user_path(folder, "folder"), flag(overwrite, "overwrite")
     baseline = None if baseline is None else text(baseline, "baseline")
