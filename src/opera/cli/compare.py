@@ -32,6 +32,7 @@ from opera.cli.options import (
 )
 from opera.cli.results import print_labels, print_next
 from opera.cli.screen import Screen
+from opera.config.training import FLAGS
 from opera.core.intervals import few_queries
 from opera.core.paths import user_path
 from opera.core.progress import duration
@@ -48,7 +49,7 @@ BaselineOption = Annotated[
 ]
 
 
-@grouped(without=("max_steps", "seed"))
+@grouped(*(name for name in FLAGS if name not in ("max_steps", "seed")))
 def compare(
     *,
     data: Annotated[

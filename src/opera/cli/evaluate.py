@@ -8,13 +8,13 @@ from dataclasses import asdict
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from opera.cli.options import (
+    ENCODING,
     Bm25Option,
-    EncodingOptions,
     JsonOption,
     OptionalModel,
     OverwriteOption,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 RUN_FORMATS = (".trec", ".run", ".txt")
 
 
-@grouped()
+@grouped(*ENCODING)
 def evaluate(
     *,
     data: RunOrData = None,
@@ -62,13 +62,13 @@ def evaluate(
         ),
     ] = False,
     relevant_grade: RelevantOption = None,
-    encoder: EncodingOptions,
     run_file: Annotated[
         Path | None, path_option("--run-file", "also write the ranking as a TREC run")
     ] = None,
     overwrite: OverwriteOption = False,
     tables: TableOptions,
     as_json: JsonOption = False,
+    **encoding: Any,
 ) -> None:
     """Measure a model on a split of a data set, or of the data of a run."""
     from opera.core.intervals import few_queries, in_points, mean_intervals
@@ -105,7 +105,7 @@ def evaluate(
         split=split,
         measures=parsed,
         relevant_grade=relevant_grade,
-        **vars(encoder),
+        **encoding,
         bm25=bm25,
         hybrid=hybrid,
     )
@@ -150,7 +150,7 @@ def evaluate(
     )
 
 
-@grouped()
+@grouped(*ENCODING)
 def search(
     *,
     data: RunOrData = None,
@@ -184,9 +184,9 @@ def search(
             help="fuse the model with keyword search; default: by the run's weight, if it has one",
         ),
     ] = None,
-    encoder: EncodingOptions,
     tables: TableOptions,
     as_json: JsonOption = False,
+    **encoding: Any,
 ) -> None:
     """Search a corpus with a model. A run names both.
 
@@ -204,7 +204,7 @@ def search(
     if query is not None and interactive:
         raise SettingError("--interactive: reads queries from standard input; leave QUERY out")
     argument = [] if query is None else [checked_query(query)]
-    settings = EncodingSettings.chosen(**vars(encoder))
+    settings = EncodingSettings.chosen(**encoding)
     source, name, _ = data_and_model(tables.source(data), model)
     loaded = load_data(source)
     if loaded is not source:  # the training of a run has shown the notes on its data

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from opera.cli.options import (
+    ENCODING,
     DataArgument,
-    EncodingOptions,
     JsonOption,
     ModelOption,
     RelevantOption,
@@ -41,7 +41,7 @@ NOVELTY = (
 """The least fraction of a split's documents that are in train, and what follows from it."""
 
 
-@grouped()
+@grouped(*ENCODING)
 def inspect(
     *,
     data: DataArgument = None,
@@ -50,9 +50,9 @@ def inspect(
     decisions: Annotated[list[str] | None, setting_option("decisions")] = None,
     relevant_grade: RelevantOption = None,
     seed: SeedOption = 0,
-    encoder: EncodingOptions,
     tables: TableOptions,
     as_json: JsonOption = False,
+    **encoding: Any,
 ) -> None:
     """Check a data set before training: problems, next steps, and the pairs to look at."""
     from opera.data import load_data
@@ -72,7 +72,7 @@ def inspect(
         seed=seed,
         relevant_grade=relevant_grade,
         decisions=decisions or None,
-        **vars(encoder),
+        **encoding,
         **(tables.reading if decisions else {}),
     )
     show(as_json, inspection.as_dict, partial(print_inspection, inspection=inspection))

@@ -7,7 +7,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from inspect import Parameter
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from opera.cli.screen import Screen
-from opera.config.training import FLAGS, TrainSettings, flag_of
+from opera.config.training import TrainSettings, flag_of
 from opera.config.yaml import parse_assignments, parse_scalar
 from opera.core.arguments import MOST_SEED
 from opera.core.errors import SettingError
@@ -63,6 +63,14 @@ def setting_option(name: str) -> Any:
 
 DATA, SETTINGS = "Data", "Settings"
 """Groups of options."""
+ENCODING = (
+    "precision",
+    "max_query_length",
+    "max_passage_length",
+    "query_prompt",
+    "document_prompt",
+)
+"""The settings of how a model encodes texts; without them, the model's own."""
 MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
 
 _DATA = (
@@ -194,17 +202,6 @@ class TableOptions:
         return str(named_source(data, **values, strict=strict))
 
 
-@dataclass(frozen=True)
-class EncodingOptions:
-    """The options of how a model encodes texts; ``None`` for the model's own."""
-
-    precision: Annotated[Any, setting_option("precision")] = None
-    max_query_length: Annotated[int | None, setting_option("max_query_length")] = None
-    max_passage_length: Annotated[int | None, setting_option("max_passage_length")] = None
-    query_prompt: Annotated[str | None, setting_option("query_prompt")] = None
-    document_prompt: Annotated[str | None, setting_option("document_prompt")] = None
-
-
 TrainerOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -222,11 +219,11 @@ ConfigOption = Annotated[
 ]
 
 
-def grouped(*, without: Collection[str] = ()) -> Callable[[Command], Command]:
+def grouped(*settings: str) -> Callable[[Command], Command]:
     """Decorate a command, so that typer reads groups of options.
 
-    Each field of a parameter that is a dataclass becomes an option. ``**settings`` become the
-    options of all settings that have one, except those in ``without``.
+    Each field of a parameter that is a dataclass becomes an option. The command's last parameter,
+    such as ``**encoding``, becomes the options of the given settings.
     """
 
     def decorate(command: Command) -> Command:
@@ -237,7 +234,7 @@ def grouped(*, without: Collection[str] = ()) -> Callable[[Command], Command]:
                 groups[name] = parameter.annotation
                 options |= inspect.signature(groups[name], eval_str=True).parameters
             elif parameter.kind is Parameter.VAR_KEYWORD:
-                options |= {name: _option_of(name) for name in FLAGS if name not in without}
+                options |= {setting: _option_of(setting) for setting in settings}
             else:
                 options[name] = parameter
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from opera.cli.options import (
+    ENCODING,
     MODELS,
     DataArgument,
     EncodingOption,
-    EncodingOptions,
     JsonOption,
     ModelOption,
     OverwriteOption,
@@ -34,7 +34,7 @@ from opera.core.paths import expand_user
 from opera.core.terminal import place
 
 
-@grouped()
+@grouped(*ENCODING)
 def score(
     *,
     data: DataArgument = None,
@@ -64,7 +64,6 @@ def score(
     ] = None,
     relevant_grade: RelevantOption = None,
     seed: SeedOption = 0,
-    encoder: EncodingOptions,
     max_length: Annotated[
         int | None,
         typer.Option("--max-length", help="most tokens of a pair for the reranker", min=8),
@@ -72,6 +71,7 @@ def score(
     overwrite: OverwriteOption = False,
     tables: TableOptions,
     as_json: JsonOption = False,
+    **encoding: Any,
 ) -> None:
     """Write each training pair's similarity under the base model, and an estimate of its loss.
 
@@ -98,7 +98,7 @@ def score(
         relevant_grade=relevant_grade,
         seed=seed,
         overwrite=overwrite,
-        **vars(encoder),
+        **encoding,
         max_length=max_length,
     )
     import numpy as np
@@ -119,7 +119,7 @@ def score(
     )
 
 
-@grouped()
+@grouped(*ENCODING)
 def mine(
     *,
     data: DataArgument = None,
@@ -135,10 +135,10 @@ def mine(
     reranker: Annotated[str | None, setting_option("reranker")] = None,
     relevant_grade: RelevantOption = None,
     seed: SeedOption = 0,
-    encoder: EncodingOptions,
     overwrite: OverwriteOption = False,
     tables: TableOptions,
     as_json: JsonOption = False,
+    **encoding: Any,
 ) -> None:
     """Mine hard negatives for the training queries. OPERA and FlagEmbedding train on the .jsonl."""
     from opera.training_pairs.export import mine as mine_negatives
@@ -156,7 +156,7 @@ def mine(
         relevant_grade=relevant_grade,
         seed=seed,
         overwrite=overwrite,
-        **vars(encoder),
+        **encoding,
     )
     show(
         as_json,

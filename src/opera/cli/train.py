@@ -36,6 +36,7 @@ from opera.cli.results import (
     print_parts,
 )
 from opera.cli.screen import Screen
+from opera.config.training import FLAGS
 from opera.core.errors import SettingError
 from opera.core.measure_names import PRIMARY
 from opera.core.terminal import say
@@ -76,7 +77,7 @@ def settings_text(groups: Mapping[str, Sequence[SettingDoc]]) -> str:
     return "\n".join(lines)
 
 
-@grouped()
+@grouped(*FLAGS)
 def train(
     *,
     data: DataArgument = None,

@@ -145,8 +145,7 @@ class OptimisationSettings(Settings):
     @property
     def eval_steps(self) -> int | None:
         """Steps between two evaluations on the dev split; ``None`` for none."""
-        steps: int | None = self.of_trainer("eval_steps")
-        return steps
+        return self.of_trainer("eval_steps")
 
     @property
     def metric_for_best_model(self) -> str:

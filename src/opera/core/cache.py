@@ -8,7 +8,6 @@ left.
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -22,8 +21,7 @@ from filelock import Timeout
 from opera.core.files import finish_folder, remove, writing
 from opera.core.locks import locked
 from opera.core.paths import user_path
-
-log = logging.getLogger("opera")
+from opera.core.terminal import log
 
 KEPT_SECONDS = 30 * 24 * 3600
 """How long an unfinished entry is kept for a process that completes it."""

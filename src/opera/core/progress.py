@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import math
 import os
 import sys
@@ -13,7 +12,7 @@ from typing import TypeVar
 
 from tqdm import tqdm
 
-log = logging.getLogger("opera")
+from opera.core.terminal import log
 
 FRACTION_BETWEEN = 0.05
 """A line follows when this fraction of the items has been done since the last line, ..."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+log = logging.getLogger("opera")
+"""Notes and warnings for the user. The command line prints them on standard error."""
 MAX_SHOWN = 100
 """Most characters of a value in an error message."""
 

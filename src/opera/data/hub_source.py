@@ -9,7 +9,6 @@ layout is tables of pairs. The library ``datasets`` runs no code of a data set s
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import tempfile
@@ -22,7 +21,7 @@ from opera.core.cache import cache_folder
 from opera.core.errors import DataError
 from opera.core.files import replace_file
 from opera.core.progress import shows_bars
-from opera.core.terminal import shown
+from opera.core.terminal import log, shown
 from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
 from opera.data.memory import table_of_dataset
@@ -32,8 +31,6 @@ from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, library_errors
 from opera.data.tables import Table
-
-log = logging.getLogger("opera")
 
 _HUB = re.compile(
     r"([\w.-]+/[\w.-]+)(?:@(refs/\w+/[\w.-]+|\w[\w.-]*))?(?:/([\w.-]+))?(?::([\w.-]+))?"

@@ -6,7 +6,6 @@ still use ids.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -14,14 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
-from opera.core.terminal import shown
+from opera.core.terminal import log, shown
 from opera.data.combined import data_sets
 from opera.data.pairs import pair_keys, split_keys
 from opera.data.qrels import Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
 from opera.data.texts import digests_of
-
-log = logging.getLogger("opera")
 
 
 def text_keys(data: RetrievalData, qrels: Qrels) -> NDArray[np.int64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,8 +13,8 @@ from opera.core.arguments import several
 from opera.core.cache import cache_folder
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
+from opera.core.terminal import log, shortened
 from opera.core.terminal import place as place_of
-from opera.core.terminal import shortened
 from opera.data.combined import combine, data_sets, for_each
 from opera.data.hub_source import HubName
 from opera.data.memory import load_memory
@@ -23,8 +22,6 @@ from opera.data.names import TABLES
 from opera.data.retrieval_data import ListOptions, RetrievalData
 from opera.data.sources import STORED, ShippedSource, find_source, kind_of_files
 from opera.data.table_files import BEIR_FILES, TableSource, is_beir
-
-log = logging.getLogger("opera")
 
 ColumnNames = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Columns by role, or the text of ``--columns``."""

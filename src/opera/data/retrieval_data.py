@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -16,12 +15,11 @@ from opera.core.arguments import flag
 from opera.core.errors import DataError
 from opera.core.files import check_folder
 from opera.core.paths import user_path
+from opera.core.terminal import log
 from opera.data.names import source_title
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
 from opera.data.text_files import checked_encoding
 from opera.data.texts import ROWS_AT_ONCE, TextTable
-
-log = logging.getLogger("opera")
 
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
 """The first line of a BEIR folder's qrels."""

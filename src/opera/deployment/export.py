@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -29,7 +28,7 @@ from opera.core.files import (
 )
 from opera.core.measure_names import PRIMARY
 from opera.core.paths import user_path
-from opera.core.terminal import counted, place, shown
+from opera.core.terminal import counted, log, place, shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_data
 from opera.data.loading import ColumnNames, without_folders
 from opera.deployment.onnx import (
@@ -70,8 +69,6 @@ from opera.retrieval.models import is_static, load_model, parameter_count
 from opera.retrieval.prompts import set_prompts, with_data_prompt
 from opera.run_folder.folder import MODEL_FILES, ORIGIN_FILE
 from opera.run_folder.verdict import Change
-
-log = logging.getLogger("opera")
 
 PACKAGES: dict[Form, tuple[str, ...]] = {
     "onnx": ("onnx", "onnxscript", "onnxruntime"),

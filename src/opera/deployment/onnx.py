@@ -75,7 +75,7 @@ class _HiddenStates(torch.nn.Module):
         states = self.transformer(
             input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **inputs
         )
-        return states.last_hidden_state  # type: ignore[no-any-return]
+        return states.last_hidden_state
 
 
 def write_onnx(model: SentenceTransformer, file: Path) -> None:

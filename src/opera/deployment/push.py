@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from glob import escape
@@ -16,14 +15,12 @@ from opera.core.arguments import flag, text, texts
 from opera.core.errors import ModelError, SettingError, StorageError
 from opera.core.files import foreign_files, read_text
 from opera.core.paths import expand_user
-from opera.core.terminal import counted, first_line, place, shortened, shown
+from opera.core.terminal import counted, first_line, log, place, shortened, shown
 from opera.identity.run import check_keeps
 from opera.retrieval.locate import locate_model
 from opera.run.model_card import EXAMPLE_FOLDER, HUB_ID, is_local_path
 from opera.run_folder.folder import CARD_FILE, MODEL_FILES, ORIGIN_FILE
 from opera.run_folder.reading import read_object
-
-log = logging.getLogger("opera")
 
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 """An ISO 639 code, optionally with a script or region."""

@@ -47,8 +47,7 @@ class HashedDropout(nn.Dropout):
         supported = input.device.type == "cpu" and input.dtype in dtypes
         if not self.training or not 0 < self.p < 1 or not supported or input.numel() <= SMALL:
             return super().forward(input)
-        dropped: Tensor = _Dropped.apply(input, *threshold_and_key(self.p))  # type: ignore[no-untyped-call]
-        return dropped
+        return _Dropped.apply(input, *threshold_and_key(self.p))  # type: ignore[no-untyped-call]
 
 
 class _Dropped(torch.autograd.Function):
@@ -267,10 +266,7 @@ def packed_attention(
     bounds = options.get("cu_seq_lens_q")
     if bounds is None:
         options |= {"dropout": dropout, "scaling": scaling, "is_causal": is_causal}
-        result: tuple[Tensor, None] = sdpa_attention_forward(
-            module, query, key, value, attention_mask, **options
-        )
-        return result
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     unsupported = [name for name in UNSUPPORTED if options.get(name) is not None]
     if unsupported or attention_mask is not None:
         raise ValueError(f"packed attention does not support {', '.join(unsupported) or 'a mask'}")
@@ -296,8 +292,7 @@ def packed_mask(*args: Any, attention_mask: Tensor | None = None, **options: Any
     """Return no mask for a pack, which has bounds instead, and torch's mask for padded texts."""
     if attention_mask is None:
         return None
-    mask: Tensor | None = sdpa_mask(*args, attention_mask=attention_mask, **options)
-    return mask
+    return sdpa_mask(*args, attention_mask=attention_mask, **options)
 
 
 AttentionInterface.register(NAME, packed_attention)

@@ -52,8 +52,7 @@ def embed_tokens(
         run: a wrapper to call instead of the model, such as for several processes.
     """
     features = token_features(model, token_lists, prompt_length, packed=packed)
-    embeddings: Tensor = (run or model)(features)["sentence_embedding"]
-    return embeddings
+    return (run or model)(features)["sentence_embedding"]
 
 
 def token_features(

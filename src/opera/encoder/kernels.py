@@ -46,8 +46,7 @@ def as_array(tensor: Tensor) -> NDArray[np.float32] | NDArray[np.uint16]:
     """View a CPU tensor as an array: float32, or the bits of bfloat16 as uint16."""
     tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
-        bits: NDArray[np.uint16] = tensor.view(torch.uint16).numpy()
-        return bits
+        return tensor.view(torch.uint16).numpy()
     return tensor.numpy()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -20,10 +19,9 @@ from transformers import PreTrainedModel
 
 from opera.core.environment import is_reproducible
 from opera.core.rng import generator
+from opera.core.terminal import log
 from opera.encoder.attention import NAME, HashedDropout
 from opera.encoder.token_ids import KNOWN_MODULES, TokenIds
-
-log = logging.getLogger("opera")
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 """Names that transformers uses for the bounds of packed texts; only attention reads them."""

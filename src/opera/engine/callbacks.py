@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import signal
 import time
@@ -20,13 +19,11 @@ from opera.core.errors import SettingError
 from opera.core.intervals import in_points
 from opera.core.measure_names import trainer_key
 from opera.core.progress import progress
-from opera.core.terminal import in_one_line, shown
+from opera.core.terminal import in_one_line, log, shown
 from opera.engine.distributed import gather_values
 from opera.engine.sampler import PairSampler
 from opera.engine.sampler_link import mark_complete
 from opera.run_folder.folder import RunWriter
-
-log = logging.getLogger("opera")
 
 SECOND_INTERRUPT_AFTER = 2.0
 """A second Ctrl-C stops at once if it comes at least so many seconds after the first."""

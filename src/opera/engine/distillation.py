@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -14,12 +12,11 @@ from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.settings import resolved
+from opera.core.terminal import log
 from opera.data.identity import teacher_by_text
 from opera.engine.loss import InfoNCELoss
 from opera.engine.sampler import Batch
 from opera.training_pairs.build import TrainingSet
-
-log = logging.getLogger("opera")
 
 
 def divergences(

@@ -138,8 +138,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         """
         if self.uses_gradient_cache:
             features = self._model_inputs(sentence_features)
-            loss: Tensor = CachedLossMixin.forward_cached(self, features, labels)
-            return loss
+            return CachedLossMixin.forward_cached(self, features, labels)
         return self.loss_of(labels, self.embed(sentence_features))
 
     def embed(self, sentence_features: Iterable[dict[str, Any]]) -> list[Tensor]:

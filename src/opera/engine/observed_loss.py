@@ -108,10 +108,7 @@ class ObservedLoss(nn.Module):
 
     @property
     def _bare(self) -> SentenceTransformer:
-        model: SentenceTransformer = extract_model_from_parallel(
-            self.model, keep_torch_compile=False
-        )
-        return model
+        return extract_model_from_parallel(self.model, keep_torch_compile=False)
 
     def _observations(
         self,

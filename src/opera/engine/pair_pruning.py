@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import zlib
 from collections.abc import Mapping
@@ -27,7 +26,7 @@ from opera.core.errors import ModelError, RunFolderError, SettingError, Training
 from opera.core.files import check_output, is_page
 from opera.core.paths import user_path
 from opera.core.processes import process_count, process_index
-from opera.core.terminal import shown
+from opera.core.terminal import log, shown
 from opera.engine.distinct_batches import DistinctSampler
 from opera.engine.distributed import refuse_differences
 from opera.engine.observed_loss import ObservedLoss, temperature_of
@@ -41,8 +40,6 @@ from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
 from opera.run_folder.folder import SAMPLER_FILE
 from opera.training_pairs.documents import DocumentPool
 from opera.training_pairs.pretrained_scores import pretrained_scores
-
-log = logging.getLogger("opera")
 
 DEFAULT_PREFETCH = 2
 """Batches that each worker of torch's data loader reads ahead."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -28,7 +27,7 @@ from torch import Tensor
 
 from opera.core.arrays import BoolArray, IntArray
 from opera.core.errors import DataError, SettingError
-from opera.core.terminal import counted, shown
+from opera.core.terminal import counted, log, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs, pair_keys
 from opera.encoder.embeddings import Vectors
@@ -39,8 +38,6 @@ from opera.labels.review import Item, Labelled, training_items
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import with_separate_settings
 from opera.training_pairs.documents import KnownPositives
-
-log = logging.getLogger("opera")
 
 LABEL_COLUMNS = ("label", "labels", "score", "scores")
 """sentence-transformers takes the first of these columns that exists as the label."""

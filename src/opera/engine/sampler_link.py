@@ -6,7 +6,6 @@ batch, and :meth:`SamplerLink.observe` takes the loss's observations.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from transformers import TrainerCallback
 from opera.core.arrays import IntArray
 from opera.core.files import finish_folder, remove, replace_file, write_arrays, writing
 from opera.core.processes import process_count
-from opera.core.terminal import counted
+from opera.core.terminal import counted, log
 from opera.engine.distributed import gather_values
 from opera.engine.sampler import Batch, PairSampler, not_finite
 from opera.run_folder.folder import COMPLETE_FILE, SAMPLER_FILE, checkpoint_folders
@@ -144,9 +143,6 @@ class SamplerLink(TrainerCallback):  # type: ignore[misc]
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Let the losses accept rows without pair ids again."""
         self.ended = True
-
-
-log = logging.getLogger("opera")
 
 
 def read_state(path: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import platform
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from opera.config.training import FILES, TrainSettings
 from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.paths import absolute_path
 from opera.core.settings import resolved
-from opera.core.terminal import counted, shown
+from opera.core.terminal import counted, log, shown
 from opera.data.combined import data_sets
 from opera.data.loading import with_paths
 from opera.retrieval.device import describe_device
@@ -33,8 +32,6 @@ from opera.retrieval.models import lengths_of
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
 from opera.run_folder.record import DataRecord, ModelRecord, RunRecord, SetRecord
 from opera.training_pairs.prepare import Prepared
-
-log = logging.getLogger("opera")
 
 RECORDED_VERSIONS = (
     "opera-retrieval",

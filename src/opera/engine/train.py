@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from opera.core.arrays import BoolArray
 from opera.core.measure_names import trainer_key
 from opera.core.processes import from_main, process_count
 from opera.core.settings import resolved
-from opera.core.terminal import counted
+from opera.core.terminal import counted, log
 from opera.data import RetrievalData
 from opera.data.identity import text_keys
 from opera.encoder.packing import packing
@@ -46,9 +45,6 @@ from opera.run_folder.record import NegativesRecord, TrainingRecord
 from opera.training_pairs.build import TrainingSet, build_training_set
 from opera.training_pairs.prepare import encoder_of
 from opera.training_pairs.quotas import plan_of, summary_of
-
-log = logging.getLogger("opera")
-
 
 LAG = 1
 """Steps between an observation and its first use. The loader reads no batch ahead."""

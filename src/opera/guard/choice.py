@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -43,8 +42,6 @@ from opera.retrieval.hybrid import KeywordSearch
 from opera.retrieval.measures import parse_measures
 from opera.run_folder.record import CurvePoint, GuardRecord, KeywordsRecord, SecondTraining
 from opera.training_pairs.prepare import Prepared, encoder_of
-
-log = logging.getLogger("opera")
 
 
 @dataclass(frozen=True)

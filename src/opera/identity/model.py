@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -20,8 +19,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from opera.core.environment import is_reproducible
-
-log = logging.getLogger("opera")
+from opera.core.terminal import log
 
 LAYOUT = "4"
 """Part of every key of cached vectors, rankings and scores. Change it if encoding or search

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opera.core.terminal import log
 from opera.data import RetrievalData
 from opera.data.combined import data_sets
 from opera.data.identity import documents_that_are_queries
@@ -16,8 +16,6 @@ from opera.retrieval.fusion import Fusion
 from opera.retrieval.keywords import KeywordIndex, reason_against
 from opera.retrieval.measures import Measure, Ranking, parse_measures, ranking_depth
 from opera.retrieval.search import without_query_documents
-
-log = logging.getLogger("opera")
 
 MOST_DOCUMENTS = 200_000
 """Larger corpora have no keyword search by default, because its index takes minutes."""

@@ -88,16 +88,12 @@ class KeywordIndex:
 
 def _words(texts: Sequence[str]) -> list[list[str]]:
     """Return the words of each text, without English stop words."""
-    words: list[list[str]] = bm25s.tokenize(
-        list(texts), stopwords="en", return_ids=False, show_progress=False
-    )
-    return words
+    return bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)
 
 
 def _stem(words: list[str]) -> list[str]:
     """Reduce English words to their stems."""
-    stems: list[str] = Stemmer.Stemmer("english").stemWords(words)
-    return stems
+    return Stemmer.Stemmer("english").stemWords(words)
 
 
 def reason_against(corpus: TextTable, corpus_text: CorpusText) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ import numpy as np
 from opera.core.errors import DataError, InputError, ModelError, SettingError
 from opera.core.extras import missing
 from opera.core.paths import absolute_path, expand_user
+from opera.core.terminal import log
 from opera.data import RetrievalData, files_read, load_all
 from opera.data.grades import with_relevant_grade
 from opera.data.loading import load_stored, with_paths
@@ -33,8 +33,6 @@ from opera.run_folder.folder import (
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-log = logging.getLogger("opera")
 
 Model: TypeAlias = "str | Path | SentenceTransformer"
 """A model as users pass it: a folder, a run, a name, or a loaded model."""

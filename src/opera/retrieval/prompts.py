@@ -7,7 +7,6 @@ files with the table, and warns of differences or refuses the model.
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,14 +17,12 @@ from opera.config.training import EncodingSettings
 from opera.core.errors import ModelError, SettingError
 from opera.core.files import read_text
 from opera.core.processes import process_index
-from opera.core.terminal import printable, shown
+from opera.core.terminal import log, printable, shown
 from opera.data import RetrievalData
 from opera.retrieval.locate import Model, locate_model, model_title, origin_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-log = logging.getLogger("opera")
 
 Role = Literal["query", "document"]
 ROLES: tuple[Role, ...] = ("query", "document")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from opera.config.training import EncodingSettings
 from opera.core.arguments import text
 from opera.core.errors import DataError, SettingError
 from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY
-from opera.core.terminal import counted
+from opera.core.terminal import counted, log
 from opera.data import RetrievalData, load_data
 from opera.data.combined import data_sets
 from opera.data.grades import with_relevant_grade
@@ -40,8 +39,6 @@ from opera.retrieval.locate import (
 from opera.retrieval.measures import Measure, parse_measures
 from opera.retrieval.models import is_static
 from opera.retrieval.prompts import with_data_prompt
-
-log = logging.getLogger("opera")
 
 
 def evaluate(

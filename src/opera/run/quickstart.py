@@ -3,7 +3,6 @@ library."""
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,13 @@ from opera.core.errors import RunFolderError
 from opera.core.files import foreign_files, replace_folder
 from opera.core.locks import refuse_in_use, sole_use
 from opera.core.paths import user_path
+from opera.core.terminal import log
 from opera.data import load_data, load_python
 from opera.methods import AUTO
 from opera.retrieval.locate import MINILM, minilm_folder
 from opera.run.adapt import adapt
 from opera.run_folder.folder import Run, holds_run
 from opera.run_folder.housekeeping import check_out_folder
-
-log = logging.getLogger("opera")
 
 RECIPE: dict[str, Any] = {
     "max_steps": 40,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,7 +18,7 @@ from opera.core.files import remove
 from opera.core.locks import sole_use
 from opera.core.measure_names import PRIMARY, column
 from opera.core.processes import everywhere
-from opera.core.terminal import counted
+from opera.core.terminal import counted, log
 from opera.data.combined import data_sets
 from opera.engine.callbacks import checked_callbacks, logging_services
 from opera.engine.session import Session, announce, log_mean, new_record
@@ -68,8 +67,6 @@ from opera.run_folder.log import logged_to
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
 from opera.run_folder.verdict import dev_sentence
 from opera.training_pairs.prepare import Prepared, encoder_of, load_and_check
-
-log = logging.getLogger("opera")
 
 MODELS = ("base", "fine_tuned", "final")
 """The keys of the models in ``measures.json``."""

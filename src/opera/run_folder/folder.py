@@ -25,7 +25,6 @@ file or the new file.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -44,14 +43,12 @@ from opera.core.files import is_page, replace_file, replace_folder, write_parque
 from opera.core.intervals import in_points
 from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY
 from opera.core.paths import RUN_FILE, user_path
-from opera.core.terminal import counted
+from opera.core.terminal import counted, log
 from opera.data.spreadsheets import with_apostrophes
 from opera.run_folder.notebook import run_html
 from opera.run_folder.reading import read_model, read_object, read_table
 from opera.run_folder.record import RunMeasures, RunRecord, TrainingRecord
 from opera.run_folder.verdict import changes_on_test, headlines, verdict_words
-
-log = logging.getLogger("opera")
 
 MEASURES_FILE = "measures.json"
 PER_QUERY_FILE = "per_query.parquet"

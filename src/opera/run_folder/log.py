@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from opera.core.terminal import log
+
 
 class _ToParents(logging.Handler):
     """Passes the records to the root logger, which would get them without the file."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logging.getLogger().callHandlers(record)
-
-
-log = logging.getLogger("opera")
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,8 +29,6 @@ from opera.training_pairs.negatives import (
 from opera.training_pairs.prepare import Prepared
 from opera.training_pairs.pretrained_scores import pretrained_scores
 from opera.training_pairs.quotas import Quotas, plan_of
-
-log = logging.getLogger("opera")
 
 
 @dataclass(frozen=True)

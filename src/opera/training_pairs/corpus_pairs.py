@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
@@ -15,6 +14,7 @@ from markdown_it import MarkdownIt
 from opera.core.arguments import flag
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
+from opera.core.terminal import log
 from opera.data.add_tables import read_documents
 from opera.data.columns import Columns, parse_columns
 from opera.data.python_source import python_sections
@@ -22,8 +22,6 @@ from opera.data.table_files import holds_tables
 from opera.data.text_files import checked_encoding, text_lines
 from opera.data.weak_pairs import MIN_WORDS, Section, distinct
 from opera.training_pairs.export_inputs import checked_output, write_table
-
-log = logging.getLogger("opera")
 
 PAIRS_FORMATS = (".csv", ".parquet", ".jsonl")
 PYTHON = "python:"

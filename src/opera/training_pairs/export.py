@@ -5,7 +5,6 @@ The module imports torch only after the arguments and the data are checked.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.arrays import IntArray
 from opera.core.processes import process_index
 from opera.core.settings import resolved
+from opera.core.terminal import log
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
 from opera.data.loading import ColumnNames, log_notes, named_source
@@ -47,8 +47,6 @@ from opera.training_pairs.negatives import given_negatives
 
 if TYPE_CHECKING:
     from opera.retrieval.device import Precision
-
-log = logging.getLogger("opera")
 
 
 def score(

@@ -6,7 +6,6 @@ torch only to mine, because checks of a run do not need it.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -17,7 +16,7 @@ from opera.config.negatives import MiningSettings
 from opera.core.arrays import BoolArray, FloatArray, IntArray, slices
 from opera.core.errors import SettingError
 from opera.core.rng import generator
-from opera.core.terminal import counted
+from opera.core.terminal import counted, log
 from opera.data import RetrievalData
 from opera.data.pairs import TrainingPairs
 from opera.data.qrels import DocumentLists
@@ -28,8 +27,6 @@ from opera.training_pairs.documents import DocumentPool, KnownPositives
 if TYPE_CHECKING:
     from opera.retrieval.encoder import Encoder
     from opera.retrieval.reranker import Reranker
-
-log = logging.getLogger("opera")
 
 CHUNK_QUERIES = 8_192
 

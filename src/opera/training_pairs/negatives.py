@@ -8,7 +8,6 @@ decorator ``@register_negatives("name")`` makes it a value of the setting ``nega
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -21,7 +20,7 @@ from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
-from opera.core.terminal import counted
+from opera.core.terminal import counted, log
 from opera.data import RetrievalData
 from opera.data.identity import equal_places, teacher_by_text
 from opera.data.pairs import TrainingPairs
@@ -30,8 +29,6 @@ from opera.retrieval.locate import locate_model
 from opera.retrieval.measures import Ranking
 from opera.training_pairs.documents import DocumentPool, KnownPositives
 from opera.training_pairs.mining import Miner, check_range, first_of_copies
-
-log = logging.getLogger("opera")
 
 MOST_DRAWS = 15
 """With more draws per document, random negatives do harm: they push a document without a training

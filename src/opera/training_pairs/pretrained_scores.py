@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from opera.core.arrays import slices
 from opera.core.processes import everywhere, process_range
 from opera.core.rng import generator
+from opera.core.terminal import log
 from opera.data.pairs import TrainingPairs
 from opera.encoder.embeddings import Vectors
 from opera.methods import PairScores
@@ -101,8 +101,6 @@ def rank_among_random(
     rank, sizes = (np.concatenate(parts) for parts in zip(*everywhere(rank_pairs), strict=True))
     return CBSRanks(rank, sizes)
 
-
-log = logging.getLogger("opera")
 
 CHUNK_PAIRS = 8_192
 
