@@ -79,12 +79,12 @@ def test_columns_have_the_gradients_of_the_plain_path(
         assert len(embedded) > 1
 
 
-@pytest.mark.parametrize("hinder", ["reproducible", "positions", "float64", "eager"])
+@pytest.mark.parametrize("hinder", ["reproducible", "plain", "positions", "float64", "eager"])
 def test_what_does_not_pack_is_padded(hinder: str, bert_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = load_model(bert_model, "cpu")
     ids, expected = token_ids(model, TEXTS), torch.from_numpy(model.encode(TEXTS, normalize_embeddings=True))
-    if hinder == "reproducible":
-        monkeypatch.setattr(packing_module, "is_reproducible", lambda: True)
+    if hinder in ("reproducible", "plain"):
+        monkeypatch.setenv(f"OPERA_{hinder.upper()}", "1")
     elif hinder == "positions":  # a model that mixes texts is found out
         features, places = packing_module.packed_features, {"position_ids": torch.arange(24)[None]}
         monkeypatch.setattr(packing_module, "packed_features", lambda *given: {**features(*given), **places})

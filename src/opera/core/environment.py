@@ -22,6 +22,8 @@ from pathlib import Path
 from opera.core.errors import SettingError
 
 VARIABLE = "OPERA_REPRODUCIBLE"
+PLAIN = "OPERA_PLAIN"
+"""Switches OPERA's own CPU code for transformers off (docs/encoder.md)."""
 KERNELS = {
     "ATEN_CPU_CAPABILITY": "avx2",  # torch's own kernels
     "ONEDNN_MAX_CPU_ISA": "AVX2",
@@ -75,6 +77,11 @@ def threads_are_given() -> bool:
 def is_reproducible() -> bool:
     """Whether the user asked for results that are identical across machines."""
     return os.environ.get(VARIABLE, "") not in ("", "0")
+
+
+def is_plain() -> bool:
+    """Whether transformers compute by torch alone."""
+    return os.environ.get(PLAIN, "") not in ("", "0") or is_reproducible()
 
 
 def fix_arithmetic() -> None:

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
-from opera.core.environment import is_reproducible
+from opera.core.environment import is_plain
 from opera.core.rng import generator
 from opera.core.terminal import log
 from opera.encoder.attention import NAME, HashedDropout
@@ -47,10 +47,11 @@ def packing(model: SentenceTransformer) -> Iterator[None]:
     """Let a transformer on a CPU use OPERA's dropout, and if it can, OPERA's attention.
 
     Embeddings change only by rounding, which a test with three texts checks once per model. Threads
-    that share a model take turns. ``OPERA_REPRODUCIBLE`` switches both off.
+    that share a model take turns. ``OPERA_PLAIN`` and
+    ``OPERA_REPRODUCIBLE`` switch both off.
     """
     transformer = getattr(model[0], "auto_model", None)
-    on_cpu = model.device.type == "cpu" and not is_reproducible()
+    on_cpu = model.device.type == "cpu" and not is_plain()
     if not isinstance(transformer, PreTrainedModel) or not on_cpu:
         yield
         return

@@ -18,7 +18,7 @@ from sentence_transformers.base.model import BaseModel
 from torch import nn
 from transformers import PreTrainedModel
 
-from opera.core.environment import is_reproducible
+from opera.core.environment import is_plain, is_reproducible
 from opera.core.terminal import log
 
 LAYOUT = "4"
@@ -132,7 +132,8 @@ def _log_hidden(part: str) -> None:
 def computation_key(precision: str, device: str) -> str:
     """The precision, device and library versions on which vectors and scores depend."""
     versions = (version(library) for library in ("sentence-transformers", "transformers"))
-    return " ".join([LAYOUT, precision, device, *versions, "reproducible" * is_reproducible()])
+    how = "reproducible" if is_reproducible() else "plain" * is_plain()
+    return " ".join([LAYOUT, precision, device, *versions, how])
 
 
 def cache_key(parts: Iterable[str]) -> str:
