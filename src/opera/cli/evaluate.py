@@ -32,6 +32,7 @@ from opera.core.errors import SettingError
 from opera.core.terminal import counted, say
 
 if TYPE_CHECKING:
+    from opera.retrieval.evaluation import Evaluation
     from opera.retrieval.search import RankedDocument
 
 RUN_FORMATS = (".trec", ".run", ".txt")
@@ -71,7 +72,6 @@ def evaluate(
     **encoding: Any,
 ) -> None:
     """Measure a model on a split of a data set, or of the data of a run."""
-    from opera.core.intervals import few_queries, in_points, mean_intervals
     from opera.core.measure_names import DEFAULT_MEASURES
     from opera.data import load_data
     from opera.data.loading import log_notes
@@ -112,42 +112,51 @@ def evaluate(
     if run_file and is_main_process():
         ranking = (result.hybrid or result).ranking
         write_trec_run(run_file, result.query_ids, ranking, loaded)
-    intervals, count = mean_intervals(result.per_query), len(result.query_ids)
-    parts = {"BM25": result.bm25, "model + BM25": result.hybrid}
-    others = {heading: part.measures for heading, part in parts.items() if part is not None}
-
-    def text(screen: Screen) -> None:
-        title = f"{name} on {loaded.title}, {split}: {counted(count, 'query')}"
-        screen.heading(title)
-        rows = [
-            (
-                measure,
-                in_points(value),
-                " to ".join(map(in_points, intervals.get(measure, ()))),
-                *(in_points(means[measure]) for means in others.values()),
-            )
-            for measure, value in result.measures.items()
-        ]
-        screen.table(("measure", "value", "95% interval", *others), rows)
-        for name_of_set, weight in result.keyword_weights.items():
-            screen.lines(f"weight of keyword search in {name_of_set}: {weight:g}")
-        screen.lines(few_queries(count, split))
-
+    queries = counted(len(result.query_ids), "query")
+    title = f"{name} on {loaded.title}, {split}: {queries}"
     show(
         as_json,
-        lambda: {
-            "model": name,
-            "data": loaded.source,
-            "split": split,
-            "queries": count,
-            "measures": result.measures,
-            "intervals": intervals,
-            "bm25": others.get("BM25"),
-            "hybrid": others.get("model + BM25"),
-            "keyword_weights": result.keyword_weights,
-        },
-        text,
+        lambda: {"model": name, "data": loaded.source, **_as_dict(result)},
+        partial(_print_evaluation, title=title, result=result),
     )
+
+
+def _as_dict(result: Evaluation) -> dict[str, Any]:
+    """The results of an evaluation, for JSON."""
+    from opera.core.intervals import mean_intervals
+
+    return {
+        "split": result.split,
+        "queries": len(result.query_ids),
+        "measures": result.measures,
+        "intervals": mean_intervals(result.per_query),
+        "bm25": result.bm25 and result.bm25.measures,
+        "hybrid": result.hybrid and result.hybrid.measures,
+        "keyword_weights": result.keyword_weights,
+    }
+
+
+def _print_evaluation(screen: Screen, title: str, result: Evaluation) -> None:
+    """Print a row per measure, with columns for keyword search and for both together."""
+    from opera.core.intervals import few_queries, in_points, mean_intervals
+
+    intervals = mean_intervals(result.per_query)
+    parts = {"BM25": result.bm25, "model + BM25": result.hybrid}
+    others = {heading: part.measures for heading, part in parts.items() if part is not None}
+    rows = [
+        (
+            measure,
+            in_points(value),
+            " to ".join(map(in_points, intervals.get(measure, ()))),
+            *(in_points(means[measure]) for means in others.values()),
+        )
+        for measure, value in result.measures.items()
+    ]
+    screen.heading(title)
+    screen.table(("measure", "value", "95% interval", *others), rows)
+    for data_set, weight in result.keyword_weights.items():
+        screen.lines(f"weight of keyword search in {data_set}: {weight:g}")
+    screen.lines(few_queries(len(result.query_ids), result.split))
 
 
 @grouped(*ENCODING)

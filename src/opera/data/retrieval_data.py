@@ -104,8 +104,13 @@ class RetrievalData:
     sets: tuple[RetrievalData, ...] = ()
 
     def __repr__(self) -> str:
-        words = (f"{number:,} {name.replace('_', ' ')}" for name, number in self.counts().items())
-        return f"RetrievalData({self.title}: {', '.join(words)})"
+        return f"RetrievalData({self.title}: {self.counts_in_words})"
+
+    @property
+    def counts_in_words(self) -> str:
+        """The counts in words: ``66 documents, 300 train queries, 300 train pairs``."""
+        counts = self.counts().items()
+        return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts)
 
     @property
     def title(self) -> str:

@@ -24,6 +24,7 @@ from opera.core.settings import resolved
 from opera.core.terminal import counted, log, shown
 from opera.data.combined import data_sets
 from opera.data.loading import with_paths
+from opera.data.qrels import TeacherScores
 from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import EmbeddingParts
 from opera.retrieval.hybrid import KeywordSearch
@@ -127,8 +128,7 @@ def announce(prepared: Prepared) -> None:
     )
     for note in data.notes:
         log.info("note: %s", note)
-    counts = [f"{count:,} {name.replace('_', ' ')}" for name, count in data.counts().items()]
-    log.info("%s: %s", data.name, ", ".join(counts))
+    log.info("%s: %s", data.name, data.counts_in_words)
     model = model_title(prepared.model.source)
     log.info(
         "model %s on %s, %s",
@@ -151,6 +151,14 @@ def announce(prepared: Prepared) -> None:
                 for name, (folder_value, value) in changes.items()
             ),
         )
+    _announce_steps(prepared)
+    if data.teacher is not None and len(data.teacher) and settings.loss == "distill":
+        _announce_teacher(data.teacher, resolved(settings.temperature))
+
+
+def _announce_steps(prepared: Prepared) -> None:
+    """Log how long the training is, what its negatives are, and whether its rate is too high."""
+    settings, data = prepared.settings, prepared.data.with_splits
     log.info(
         "steps %d (%s), epochs %g, queries per step %d, learning rate %g, temperature %g; "
         "automatic values suit %s (opera train --help-settings)",
@@ -176,17 +184,19 @@ def announce(prepared: Prepared) -> None:
             "a model",
             *(rate, rate / usual, usual),
         )
-    teacher = data.teacher
-    if teacher is not None and len(teacher) and settings.loss == "distill":
-        cosines = teacher.are_cosines
-        log.info(
-            "note: the teacher's temperature is %g: its scores range from %.3g to %.3g, so OPERA "
-            "takes them for %s; if they are probabilities, pass logits instead",
-            resolved(settings.temperature) if cosines else 1.0,
-            teacher.scores.min(),
-            teacher.scores.max(),
-            "cosines, with the student's temperature" if cosines else "logits",
-        )
+
+
+def _announce_teacher(teacher: TeacherScores, temperature: float) -> None:
+    """Log how the loss reads a teacher's scores."""
+    cosines = teacher.are_cosines
+    log.info(
+        "note: the teacher's temperature is %g: its scores range from %.3g to %.3g, so OPERA "
+        "takes them for %s; if they are probabilities, pass logits instead",
+        temperature if cosines else 1.0,
+        teacher.scores.min(),
+        teacher.scores.max(),
+        "cosines, with the student's temperature" if cosines else "logits",
+    )
 
 
 def log_mean(split: str, measure: str, values: NDArray[np.float64]) -> None:
