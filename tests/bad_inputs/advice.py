@@ -68,6 +68,7 @@ ADVISED: dict[tuple[str, str], str] = {
     ("retrieval/prompts.py", "--query-prompt"): "evaluate mine score inspect",
     ("retrieval/reranker.py", "--model"): "score",
     ("retrieval/search.py", "--min-precision"): "search",
+    ("retrieval/search.py", "--no-hybrid"): "search",
     ("run/check.py", "--query-vectors"): "train",
     ("run/check.py", "--document-vectors"): "train",
     ("run/quickstart.py", "--overwrite"): "quickstart",
@@ -93,6 +94,7 @@ NOT_ADVICE = {
     ("config/negatives.py", "--help"),
     ("cli/train.py", "--config"),  # in the list of settings
     ("core/arguments.py", "--help"),
+    ("run/evaluate.py", "--no-bm25"),  # names what the user passed
     ("retrieval/hybrid.py", "--bm25"),  # a note for a corpus of more than 200,000 documents
     ("data/hub_source.py", "--repo-type"),  # an option of the program hf
     ("data/hub_source.py", "--local-dir"),

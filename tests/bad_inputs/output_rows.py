@@ -26,6 +26,9 @@ out --resume => --out out: holds no run to resume; omit --resume to start
     Bad(f"{TRAIN} run --overwrite",
         "--out run: --overwrite would delete run/model/mine.txt, which OPERA did not write; move it away, or pass "
         "another folder", with_run, write("run/model/mine.txt", "mine")),
+    Bad(f"{TRAIN} run --overwrite",
+        "--out run: --overwrite would delete run/bm25/mine.txt, which OPERA did not write; move it away, or pass "
+        "another folder", with_run, write("run/bm25/mine.txt", "mine")),
     Bad(f"{TRAIN} . --overwrite",
         "--out .: --overwrite replaces the folder at the end, so it must not be a mount point or the current folder, "
         "and its parent folder must be writable; pass another folder", with_run, link("run.json", "run/run.json")),

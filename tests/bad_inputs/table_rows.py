@@ -103,6 +103,8 @@ PAIRS = [
 {"question": "x", "positive_ctxs": {"text": "a"}} => column 'positive_ctxs' must be a list, got {'text': 'a'}
 {"question": "x", "positive_ctxs": [] =~ not JSON \\(Expecting ',' delimiter at .*
     """, lambda record: write("dpr.json", f"[{DPR},⏎{record}⏎]".replace("⏎", "\n")), "dpr.json, record 2: "),
+    Bad("train dpr.json --model model --out run", matching(r"dpr\.json, record 2: not JSON \(.*"),  # cut off
+        write("dpr.json", f"[{DPR},\n")),
     Bad("train pairs --model model --out run", "pairs: the splits 'dev' and 'validation' both mean dev; rename one of "
         "them, or leave it out", *(write(f"pairs/{name}.jsonl", FIRST) for name in ("train", "dev", "validation"))),
     Bad("train pairs --model model --out run", matching(r"pairs/more\.jsonl:1: not JSON \(.*"),  # not left out

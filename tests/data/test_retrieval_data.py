@@ -69,6 +69,12 @@ def test_a_relevant_grade_sets_lower_ones_to_zero(beir: Path) -> None:
         assert np.array_equal(qrels.grades, np.where(data.split(name).grades < 2, 0, data.split(name).grades))
 
 
+def test_a_relevant_grade_leaves_negative_grades() -> None:
+    qrels = {"test": {"q": {"a": -1, "b": 1, "c": 3}}}
+    data = data_from_dicts("mine", corpus=dict.fromkeys("abc", "x"), queries={"q": "x"}, qrels=qrels)
+    assert with_relevant_grade(data, 2).split("test").grades.tolist() == [-1, 0, 3]
+
+
 STRINGS = st.text(st.characters() | st.sampled_from("\t\n\r\x0b\x85\u2028\ud83d \"'\\"), max_size=5)
 
 

@@ -47,6 +47,13 @@ def spoilt(make_beir: Callable[..., Path]) -> Path:
     return folder
 
 
+def test_given_negatives_are_not_called_random(static_model: Path) -> None:
+    rows = [{"query": f"question {n}", "document": f"answer {n}", "negative": f"other {n}"} for n in range(300)]
+    inspection = opera.inspect(opera.load_data(pairs=rows), model=static_model)
+    assert inspection.negatives == "given"
+    assert inspection.unlabelled == 300
+
+
 def test_everything_is_said(spoilt: Path, static_model: Path) -> None:
     seen = opera.inspect(spoilt, model=static_model, show=5)
     data = opera.load_data(spoilt)

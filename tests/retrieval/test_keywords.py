@@ -78,6 +78,7 @@ def test_the_saved_index_ranks_alike_and_has_the_same_bytes_in_every_process(tmp
         (["the of and", "a"], "no words"),
         (["", " "], "no words"),
         (["한국어 문장 하나"], None),
+        (["हिन्दी में किताबें"], None),
         (TEXTS, None),
     ],
 )
@@ -86,11 +87,17 @@ def test_a_corpus_without_separate_words_has_no_keyword_search(texts: list[str],
     assert found is None if reason is None else reason in str(found)
 
 
+def test_marks_belong_to_words() -> None:
+    texts = ["हिन्दी में किताबें पढ़ना", "தமிழ் மொழி புத்தகம்", "nai\u0308ve idea"]
+    for query, row in {"किताबें": 0, "மொழி": 1, "nai\u0308ve": 2}.items():
+        assert KeywordIndex.build(corpus_of(texts), "text").search([query], 3).doc_rows[0].tolist() == [row, -1, -1]
+
+
 def test_a_corpus_without_words_gets_a_note(caplog: pytest.LogCaptureFixture) -> None:
     data = data_from_dicts("stops", corpus={"d": "the of"}, queries={"q": "a"}, qrels={"test": {"q": {"d": 1}}})
     with caplog.at_level("INFO", logger="opera"):
         assert KeywordSearch.of(data, "text", None) is None
-    assert "no keyword search in stops: its documents have no words" in caplog.text
+    assert "no keyword search in stops: stops has no words" in caplog.text
 
 
 def ranking_of(scores: dict[int, float], width: int) -> Ranking:

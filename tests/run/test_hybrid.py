@@ -14,11 +14,12 @@ import pytest
 import opera
 from commands import opera_here
 from grids import guard_record, write_unfinished_run
-from opera.core.errors import SettingError
+from opera.core.errors import DataError, SettingError
 from opera.guard.keywords import choose_keyword_weights
 from opera.guard.rule import STATIC_KEYWORD_ANCHOR, QueryKind
 from opera.retrieval.hybrid import KeywordSearch
-from opera.retrieval.locate import run_keyword_index
+from opera.retrieval.keywords import KeywordIndex
+from opera.retrieval.locate import run_keyword_index, run_keyword_weight
 from opera.run_folder.folder import Run
 from opera.run_folder.record import KeywordsRecord
 from opera.run_folder.verdict import headlines
@@ -77,7 +78,7 @@ def test_evaluate_and_search_use_the_weight_of_the_run(run: Run, words: Path) ->
     assert result.bm25 is not None
     assert result.hybrid.measures[MEASURE] == pytest.approx(run.measures["hybrid"][MEASURE])
     assert result.bm25.measures[MEASURE] == pytest.approx(run.measures["bm25"][MEASURE])
-    assert run_keyword_index(str(run.path), opera.load_data(words)) == run.path / "bm25" / "words"
+    assert run_keyword_index(str(run.path), opera.load_data(words)) == run.path / "bm25" / run.record.data.fingerprint
     best = result.hybrid.top_documents[0]
     data = opera.load_data(words)
     (query,) = data.queries.texts(data.queries.find_rows(result.query_ids[:1]), "text")
@@ -107,6 +108,28 @@ def test_without_bm25_nothing_is_measured(tmp_path: Path, words: Path, static_mo
     assert run.record.keywords is None
     assert not (run.path / "bm25").exists()
     assert opera.evaluate(run.path, bm25=False).bm25 is None
+    with pytest.raises(SettingError, match="was trained on these data without a weight of keyword search"):
+        opera.evaluate(run.path, hybrid=True)  # dev trained again, so it would flatter the model
+    with pytest.raises(SettingError, match="--hybrid --no-bm25"):
+        opera.evaluate(run.path, hybrid=True, bm25=False)
+
+
+def test_hybrid_search_ranks_at_most_100_documents(run: Run) -> None:
+    with pytest.raises(SettingError, match="--top: hybrid search ranks 100 documents, got 110"):
+        opera.search(run.path, "rare1", top=110)
+    assert len(opera.search(run.path, "rare1", top=110, hybrid=False)) == 110
+
+
+def test_figures_on_the_split_that_chose_the_weight_get_a_warning(
+    run: Run, words: Path, static_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = opera.load_data(words)
+    dev = replace(data, splits={"dev": data.split("test")})
+    result = opera.evaluate(dev, model=static_model, split="dev", measures=[MEASURE], hybrid=True)
+    assert result.hybrid is not None
+    assert "both together on dev may be too high" in caplog.text
+    with pytest.raises(DataError, match="has neither a dev nor a train split"):
+        opera.evaluate(replace(data, splits={"test": data.split("test")}), model=static_model, hybrid=True)
 
 
 def test_each_of_several_data_sets_has_its_weight(tmp_path: Path, words: Path, static_model: Path) -> None:
@@ -115,10 +138,31 @@ def test_each_of_several_data_sets_has_its_weight(tmp_path: Path, words: Path, s
     record = run.record.keywords
     assert record is not None
     assert record.weights["words"] > record.weights["topics"]
-    assert {folder.name for folder in (run.path / "bm25").iterdir()} == {"words", "topics"}
+    fingerprints = {opera.load_data(folder).fingerprint for folder in (words, topics)}
+    assert {folder.name for folder in (run.path / "bm25").iterdir()} == fingerprints
     alone = opera.evaluate(run.path, measures=[MEASURE], hybrid=True)
     assert alone.hybrid is not None
     assert alone.hybrid.measures[MEASURE] == pytest.approx(run.measures["hybrid"][MEASURE])
+
+
+def test_data_sets_of_the_same_name_keep_their_weights_and_indexes(tmp_path: Path, static_model: Path) -> None:
+    first, second = write_words(tmp_path / "a" / "same"), write_beir(tmp_path / "b" / "same")
+    run = opera.adapt(first, also=[second], model=static_model, out=tmp_path / "run", **FAST)
+    record = run.record.keywords
+    assert record is not None
+    for folder, weight in zip((first, second), record.weights.values(), strict=True):
+        data = opera.load_data(folder)
+        assert run_keyword_weight(str(run.path), data) == weight
+        index = run_keyword_index(str(run.path), data)
+        assert index is not None
+        assert len(KeywordIndex.open(index, data.corpus).search(["common1"], 5).doc_rows) == 1
+        assert opera.search(folder, "common1", model=run.path)
+
+
+def test_a_name_is_not_a_path(tmp_path: Path, static_model: Path) -> None:
+    data = replace(opera.load_data(write_words(tmp_path / "words")), name="../outside")
+    run = opera.adapt(data, model=static_model, out=tmp_path / "run", **FAST)
+    assert [path.parent for path in tmp_path.rglob("params.index.json")] == [run.path / "bm25" / data.fingerprint]
 
 
 def test_without_a_gain_on_dev_the_weight_is_0(words: Path, static_model: Path) -> None:

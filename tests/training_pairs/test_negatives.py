@@ -13,6 +13,7 @@ import opera
 from distinct import pool_of
 from opera.config.recipe import make_recipe
 from opera.data import GivenNegatives, RetrievalData, load_data
+from opera.data.combined import combine
 from opera.data.qrels import DocumentLists
 from opera.training_pairs.build import TrainingSet, build_training_set
 from opera.training_pairs.negatives import MOST_DRAWS, ListedNegatives, RandomNegatives
@@ -113,6 +114,16 @@ def test_many_draws_per_document_make_the_automatic_negatives_labelled(
     prepared = load_and_check(data, str(static_model), make_recipe({"method": "ft", **settings}))
     assert prepared.resolved_as({"negatives": "random"}).data.negatives == "random", "as before the run was resumed"
     assert training_set(data, static_model, **settings, train_group_size=1).negatives.kind == "none"
+
+
+def test_the_rule_of_the_draws_holds_for_each_of_several_data_sets(tmp_path: Path, static_model: Path) -> None:
+    small, large = write_beir(tmp_path / "small"), write_beir(tmp_path / "large", n_docs=1500)
+    data = combine([opera.load_data(folder) for folder in (small, large)])
+    settings = {"max_steps": 600, "per_device_train_batch_size": 8, "mix": "equal"}
+    kinds = training_set(data, static_model, **settings).negatives.sets
+    pools = [negatives.pool for negatives in kinds]
+    assert len(pools[0]) < 120, "only documents with a training pair, since each would be drawn more than 15 times"
+    assert len(pools[1]) == 1500
 
 
 def test_no_negatives_are_a_group_of_one(beir: Path, static_model: Path, tmp_path: Path) -> None:

@@ -129,16 +129,17 @@ def _findings(inspection: Inspection) -> Iterator[str]:
     if counts.get("train_queries"):
         mean = counts["train_pairs"] / counts["train_queries"]
         yield f"train: {mean:.1f} relevant documents per query on average"
-    if inspection.unlabelled:
+    if inspection.unlabelled and inspection.negatives in ("random", "labelled"):
         how = f"draws each {inspection.draws:.0f} times as a random negative"
         if inspection.negatives == "labelled":
             how = (
                 "leaves them out of the random negatives, because it would draw each "
                 f"{inspection.draws:.0f} times"
             )
+        moment = "" if inspection.leaks else ", even before test and dev leave train"
         yield (
             f"{inspection.unlabelled:,} of {counts['documents']:,} documents have no training "
-            f"pair; opera train {how}"
+            f"pair{moment}; opera train {how}"
         )
     if not inspection.leaks:
         yield "The data has only train; opera train splits off test and dev (--expected-documents)."

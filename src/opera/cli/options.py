@@ -239,7 +239,7 @@ def grouped(*settings: str) -> Callable[[Command], Command]:
                 options[name] = parameter
 
         @functools.wraps(command)
-        def ungrouped(**values: Any) -> None:
+        def grouped_command(**values: Any) -> None:
             grouped_values = {
                 name: group(**{field.name: values.pop(field.name) for field in fields(group)})
                 for name, group in groups.items()
@@ -247,9 +247,9 @@ def grouped(*settings: str) -> Callable[[Command], Command]:
             command(**values, **grouped_values)
 
         named = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options.values()]
-        ungrouped.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
-        ungrouped.__annotations__ = {option.name: option.annotation for option in named}
-        return ungrouped
+        grouped_command.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
+        grouped_command.__annotations__ = {option.name: option.annotation for option in named}
+        return grouped_command
 
     return decorate
 

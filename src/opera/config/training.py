@@ -252,7 +252,7 @@ class TrainSettings(
         """Return how many documents a query is compared with in a forward pass of all processes."""
         return self.queries_per_pass(processes) * (1 + self.n_negatives)
 
-    def draws_per_document(self, documents: int, processes: int) -> float:
+    def draws_per_document(self, documents: float, processes: int) -> float:
         """Return how often a training draws each document as a random negative, on average.
 
         Args:

@@ -186,7 +186,7 @@ def _fitted(fields: list[str], columns: list[str]) -> list[str]:
     extra, missing = fields[len(columns) :], columns[len(fields) :]
     if any(map(str.strip, (*extra, *missing))):
         return fields
-    return [*fields, *missing][: len(columns)]
+    return [*fields, *([""] * len(missing))][: len(columns)]
 
 
 def is_qrels(path: Path, encoding: str | None = None, *, numbered: bool = False) -> bool:

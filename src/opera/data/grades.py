@@ -14,7 +14,7 @@ from opera.data.retrieval_data import RetrievalData
 
 
 def with_relevant_grade(data: RetrievalData, lowest: int) -> RetrievalData:
-    """Set grades below ``lowest`` to 0 (not relevant) in every split; a note has the count.
+    """Set positive grades below ``lowest`` to 0 (not relevant) in every split; a note counts them.
 
     Higher grades do not change, because they are the gains of nDCG.
 
@@ -26,8 +26,8 @@ def with_relevant_grade(data: RetrievalData, lowest: int) -> RetrievalData:
 
 def _graded(lowest: int, data: RetrievalData) -> RetrievalData:
     grades = {name: qrels.grades for name, qrels in data.splits.items()}
-    low = {name: values < lowest for name, values in grades.items()}
-    below = sum(int((low[name] & (values > 0)).sum()) for name, values in grades.items())
+    low = {name: (values > 0) & (values < lowest) for name, values in grades.items()}
+    below = sum(int(values.sum()) for values in low.values())
     if below == 0:
         return replace(data, lowest_grade=max(lowest, data.lowest_grade))
     splits = {

@@ -41,24 +41,25 @@ class JsonList(JsonLines):
     mark = ", record {}"
 
     def lines(self, newline: str | None = None) -> Iterator[str]:
-        """Yield the text of each object. What follows the last object must be the list's end."""
-        text, depth = "", 0
+        """Yield the text of each object. A list must end after its last object."""
+        text, depth, end = "", 0, ""
         for line in super().lines(newline):
             for token in STRINGS_AND_BRACES.split(line):
                 text += token
                 depth += (token == "{") - (token == "}")
+                end = end or "]" * text.lstrip().startswith("[")
                 if token == "}" and depth == 0:
                     yield text.lstrip("[, \t\r\n")
                     text = ""
-        if (rest := text.strip("[, \t\r\n")) not in ("]", ""):
-            yield rest
+        if (rest := text.strip("[, \t\r\n")) != end:
+            yield rest or "["
 
 
 class JsonTable(JsonLines):
     """A JSON Lines file with a row per record.
 
     To find the columns, OPERA reads all records: if a writer omits nulls, a column may first occur
-    in a late record.
+    in a late record. A file that begins like BEIR's has BEIR's columns.
     """
 
     def __init__(self, path: Path, encoding: str | None = None) -> None:

@@ -39,6 +39,7 @@ from opera.retrieval.models import model_kind
 from opera.retrieval.prompts import with_data_prompt
 from opera.training_pairs.documents import DocumentPool
 from opera.training_pairs.negatives import random_kind
+from opera.training_pairs.prepare_data import automatic_negatives
 from opera.training_pairs.pretrained_scores import CBSRanks, rank_among_random
 
 MIN_POOL = 20
@@ -116,7 +117,7 @@ class Inspection:
         unlabelled: the number of documents without a training pair.
         draws: how often a training with all defaults would draw each document as a random negative
             from the whole corpus.
-        negatives: the kind of random negatives of a training with all defaults.
+        negatives: the kind of negatives of a training with all defaults.
         suspicious: the training pairs that look most wrong.
         skipped: the table rows that were left out, with file, line, reason and text.
     """
@@ -238,9 +239,11 @@ def inspect(
         for name, qrels in loaded.splits.items()
         if name != "train" and (relevant := qrels.relevant()).n_queries
     }
-    labelled = np.unique(pool.group[pairs.pair_doc])
     situation = Situation(pairs.n_queries, model_kind(encoder.model), device)
     defaults = resolve(TrainSettings(), situation)
+    kind = automatic_negatives(loaded, defaults)
+    if kind == "random":
+        kind = random_kind(defaults, len(loaded.corpus), processes=1)
     return Inspection(
         source=loaded.source,
         model=model_title(model),
@@ -255,9 +258,9 @@ def inspect(
             name: find_leak(loaded, name, queries, queries_of(qrels), seed, show, device)
             for name, qrels in others.items()
         },
-        unlabelled=len(pool) - len(labelled),
+        unlabelled=len(pool) - len(pool.only(pairs.pair_doc)),
         draws=defaults.draws_per_document(len(loaded.corpus), processes=1),
-        negatives=random_kind(defaults, len(loaded.corpus), processes=1),
+        negatives=kind,
         suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),
         skipped=[] if loaded.skipped is None else loaded.skipped.slice(0, show).to_pylist(),
     )

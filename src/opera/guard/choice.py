@@ -138,8 +138,7 @@ class Guard:
             return None
         with self.session.phase("keywords", "measuring keyword search on dev"):
             if self._best:
-                keywords = KeywordSearch.of(dev, settings.corpus_text, bm25=True)
-                assert keywords is not None, "the reduced corpus has words, as the whole corpus has"
+                keywords = KeywordSearch.build(dev, settings.corpus_text)
             words = keywords.evaluate(dev, "dev", [settings.metric_for_best_model])
             model = self.results[mixing_weight]
             anchors = keyword_anchors_of(prepared.situation.model == "static")

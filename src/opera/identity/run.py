@@ -103,7 +103,8 @@ class Origin(RecordPart):
         relevant_grade: the lowest relevant grade.
         corpus_text: which text of a document the model reads.
         cutoffs: the scores below which the model should not answer.
-        keyword_weights: the weight of keyword search by the name of the data set; empty without.
+        keyword_weights: the weight of keyword search by the fingerprint of the data set; empty
+            without keyword search.
         queries: hashes of the queries that the model and its base model were trained on.
     """
 
@@ -126,6 +127,9 @@ class Origin(RecordPart):
         """Return the origin of the model of a finished run."""
         identity = json.dumps(record.identity, sort_keys=True).encode()
         data_sets = [record.data, *(record.sets or ())]
+        weights = {} if record.keywords is None else record.keywords.weights
+        of_single = dict.fromkeys(weights, record.data.fingerprint)
+        fingerprints = {part.name: part.fingerprint for part in record.sets or ()} or of_single
         facts = {
             name: getattr(settings, name) for name in cls.model_fields if hasattr(settings, name)
         }
@@ -133,7 +137,7 @@ class Origin(RecordPart):
             run=hashlib.sha256(identity).hexdigest(),
             data=tuple(data_set.fingerprint for data_set in data_sets),
             cutoffs=record.cutoffs,
-            keyword_weights={} if record.keywords is None else record.keywords.weights,
+            keyword_weights={fingerprints[name]: weights[name] for name in weights},
             queries=queries,
             **facts,
         )

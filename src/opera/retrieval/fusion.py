@@ -5,7 +5,9 @@ Each part contributes its 100 best documents. Their scores are scaled for each q
     z(d) = (score(d) - score of the 100th) / (score of the first - score of the 100th)
 
 A document outside a part's 100 has z = 0 there. The fused score is (1 - w)·z of the model + w·z of
-keyword search. OpenSearch calls this min_max normalisation with an arithmetic mean.
+keyword search. OpenSearch calls this min_max normalisation with an arithmetic mean. It differs for
+queries that match fewer than 100 documents: there OpenSearch scales from the lowest match, and
+OPERA from 0.
 """
 
 from __future__ import annotations
@@ -56,11 +58,13 @@ class Fusion:
 def scaled(ranking: Ranking) -> Ranking:
     """Keep :data:`POOL` documents, and scale their scores to z; 0 for a missing document.
 
-    If a query has fewer matches, the score that becomes 0 is 0.
+    If a query has fewer documents, the score that becomes 0 is 0, or its lowest score if that is
+    lower.
     """
     scores: NDArray[np.float64] = ranking.scores[:, :POOL].astype(np.float64)
     missing = ~np.isfinite(scores)
-    scores[missing] = 0
+    lowest = np.where(missing, 0, scores).min(axis=1, keepdims=True)
+    scores = np.where(missing, lowest, scores)
     low, high = scores[:, -1:], scores[:, :1]
     spread = high - low
     z = np.divide(scores - low, spread, out=np.ones_like(scores), where=spread > 0)

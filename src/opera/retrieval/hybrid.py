@@ -26,7 +26,7 @@ class KeywordSearch:
     """Keyword search in one or more data sets.
 
     Attributes:
-        indexes: the index of each data set, by its name.
+        indexes: the index of each data set, by its fingerprint.
     """
 
     indexes: Mapping[str, KeywordIndex]
@@ -46,22 +46,29 @@ class KeywordSearch:
             return None
         for data_set in data_sets(data):
             if (reason := reason_against(data_set.corpus, corpus_text)) is not None:
-                log.info("note: no keyword search in %s: %s", data_set.title, reason)
+                title = data_set.title
+                log.info("note: no keyword search in %s: %s %s", data.title, title, reason)
                 return None
+        return cls.build(data, corpus_text)
+
+    @classmethod
+    def build(cls, data: RetrievalData, corpus_text: CorpusText) -> KeywordSearch:
+        """Index the words of the data, which must have words."""
+        parts = data_sets(data)
         return cls(
-            {part.name: KeywordIndex.build(part.corpus, corpus_text) for part in data_sets(data)}
+            {part.fingerprint: KeywordIndex.build(part.corpus, corpus_text) for part in parts}
         )
 
     def save(self, folder: Path) -> None:
         """Write the index of each data set into a folder in ``folder``."""
-        for name, index in self.indexes.items():
-            index.save(folder / name)
+        for fingerprint, index in self.indexes.items():
+            index.save(folder / fingerprint)
 
     def rank(self, data_set: RetrievalData, split: str, depth: int) -> Ranking:
         """Rank one of the data sets for the judged queries of a split."""
         qrels = data_set.judged_qrels(split)
         queries = data_set.queries.texts(qrels.query_rows, "text")
-        ranking = self.indexes[data_set.name].search(queries, depth + 1)
+        ranking = self.indexes[data_set.fingerprint].search(queries, depth + 1)
         query_documents = documents_that_are_queries(data_set, qrels)
         return without_query_documents(ranking, query_documents, depth)
 

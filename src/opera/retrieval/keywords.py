@@ -20,6 +20,8 @@ from opera.retrieval.measures import Ranking
 
 logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs each index at the level debug
 
+WORD = r"[\w\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff]{2,}"
+"""A word: letters, digits, and the marks of Latin, Hebrew, Arabic and Indic scripts."""
 SAMPLE = 1000
 """Documents that decide whether a corpus has spaces between words."""
 LETTERS = re.compile(r"[^\W\d_]")
@@ -44,7 +46,10 @@ class KeywordIndex:
     def build(cls, corpus: TextTable, corpus_text: CorpusText) -> KeywordIndex:
         """Count the words of a corpus that has words, see :func:`reason_against`."""
         word_ids, words = bm25s.tokenize(
-            corpus.texts(None, corpus_text), stopwords="en", show_progress=False
+            corpus.texts(None, corpus_text),
+            stopwords="en",
+            token_pattern=WORD,
+            show_progress=False,
         )
         # bm25s numbers stems in the order of a set, which differs between processes
         stems = dict[str, int]()
@@ -88,7 +93,9 @@ class KeywordIndex:
 
 def _words(texts: Sequence[str]) -> list[list[str]]:
     """Return the words of each text, without English stop words."""
-    return bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)
+    return bm25s.tokenize(
+        list(texts), stopwords="en", token_pattern=WORD, return_ids=False, show_progress=False
+    )
 
 
 def _stem(words: list[str]) -> list[str]:
@@ -101,7 +108,7 @@ def reason_against(corpus: TextTable, corpus_text: CorpusText) -> str | None:
     rows = np.unique(np.linspace(0, len(corpus) - 1, min(SAMPLE, len(corpus))).astype(np.int64))
     text = " ".join(corpus.texts(rows, corpus_text))
     if len(WITHOUT_SPACES.findall(text)) > FEW * len(LETTERS.findall(text)):
-        return "its documents have no spaces between words"
+        return "has no spaces between words"
     if not any(_words([text])):
-        return "its documents have no words"
+        return "has no words"
     return None

@@ -211,7 +211,7 @@ def origin_of(model: Model | None) -> Origin | None:
     return Origin.read(folder) if must_exist or (folder / ORIGIN_FILE).is_file() else None
 
 
-def _origin_on(data: RetrievalData, model: Model | None) -> Origin | None:
+def origin_on(data: RetrievalData, model: Model | None) -> Origin | None:
     """Return :func:`origin_of` a model if its run read these data, maybe changed since."""
     origin, run = origin_of(model), run_of(model)
     if origin is None or data.fingerprint in origin.data:
@@ -224,7 +224,7 @@ def _origin_on(data: RetrievalData, model: Model | None) -> Origin | None:
 
 def with_grade(data: RetrievalData, model: Model | None, grade: int | None) -> RetrievalData:
     """Apply a relevant grade; ``None`` for that of a run on these data, else 1."""
-    origin = _origin_on(data, model)
+    origin = origin_on(data, model)
     default = 1 if origin is None else origin.relevant_grade
     return with_relevant_grade(data, default if grade is None else grade)
 
@@ -237,7 +237,7 @@ def with_run_splits(data: RetrievalData, model: Model) -> RetrievalData:
     Raises:
         DataError: if the run split several data sets together, and they are not known.
     """
-    origin, run = _origin_on(data, model), run_of(model)
+    origin, run = origin_on(data, model), run_of(model)
     if origin is None:
         return data
     graded = with_relevant_grade(data, origin.relevant_grade)
@@ -310,15 +310,15 @@ def run_keyword_weight(model: Model, data: RetrievalData) -> float | None:
 
     A run chose no weight for data that it did not read.
     """
-    origin = _origin_on(data, model)
+    origin = origin_on(data, model)
     weights = {} if origin is None else origin.keyword_weights
-    return next(iter(weights.values())) if len(weights) == 1 else weights.get(data.name)
+    if len(weights) == 1:  # also of data that have changed since the run
+        return next(iter(weights.values()))
+    return weights.get(data.fingerprint)
 
 
 def run_keyword_index(model: Model, data: RetrievalData) -> Path | None:
     """Return the folder of a run's keyword index of these data; ``None`` if they have changed."""
-    run, origin = run_of(model), origin_of(model)
-    if run is None or origin is None or data.fingerprint not in origin.data:
-        return None
-    folder = run.path / KEYWORDS_FOLDER / data.name
-    return folder if folder.is_dir() else None
+    run = run_of(model)
+    folder = None if run is None else run.path / KEYWORDS_FOLDER / data.fingerprint
+    return folder if folder is not None and folder.is_dir() else None

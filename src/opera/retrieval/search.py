@@ -155,7 +155,8 @@ class RankedDocument:
     Attributes:
         rank: 1 for the best.
         id: id of the document.
-        score: its similarity to the query, by the model's ``similarity_fn_name``.
+        score: its similarity to the query, by the model's ``similarity_fn_name``; in hybrid search
+            the fused score, from 0 to 1.
         text: its title and text.
         good_enough: whether its score reaches the cut-off; true without a cut-off.
     """
@@ -231,6 +232,10 @@ class CorpusSearch:
     def find(self, query: str, top: int = 5) -> list[RankedDocument]:
         """Return the best documents of a query, as :func:`search` does."""
         encoder, corpus = self._encoder, self.data.corpus
+        if self.keyword_weight and top > POOL:
+            raise SettingError(
+                f"--top: hybrid search ranks {POOL} documents, got {top}; pass --no-hybrid for more"
+            )
         vectors = encoder.encode([query], "query")
         depth = POOL if self.keyword_weight else top
         ranking = exact_search(

@@ -31,6 +31,7 @@ from opera.retrieval.locate import (
     Model,
     data_and_model,
     model_title,
+    origin_on,
     run_corpus_text,
     run_keyword_weight,
     trained_queries,
@@ -107,6 +108,8 @@ def evaluate(
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )
+    if hybrid and bm25 is False:
+        raise SettingError("--hybrid --no-bm25: hybrid search needs BM25; remove one of the two")
     named = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
     source, model, run = data_and_model(named, model)
     original = load_data(source)
@@ -125,6 +128,12 @@ def evaluate(
     if keywords is not None:
         result = replace(result, bm25=keywords.evaluate(prepared, split, parsed))
     if hybrid:
+        if split != "test":
+            log.warning(
+                "warning: dev chooses the weight of keyword search, so the figures of both "
+                "together on %s may be too high",
+                split,
+            )
         if keywords is None or result.bm25 is None:
             raise DataError(f"--hybrid: {prepared.title} has no words to search")
         weights = keyword_weights(prepared, model, encoder, keywords, corpus_text)
@@ -146,17 +155,28 @@ def keyword_weights(
 ) -> dict[str, float]:
     """Return the weight of keyword search for each data set: a run's, else chosen on dev.
 
-    The model has not been trained on the data, so all their documents are new. Without a dev split,
-    one is drawn from train.
+    A model that chooses on dev has not been trained on the data, so all their documents are new.
+    Without a dev split, one is drawn from train.
 
     Raises:
+        SettingError: if the model was trained on the data without keyword search.
         DataError: if the data have neither a dev split nor a train split.
     """
     weights = {part.name: run_keyword_weight(model, part) for part in data_sets(data)}
     chosen = {name: weight for name, weight in weights.items() if weight is not None}
     if len(chosen) == len(weights):
         return chosen
-    with_dev = draw_missing_splits(data, seed=0, needs_dev=True)
+    if any(origin_on(part, model) is not None for part in data_sets(data)):
+        raise SettingError(
+            f"--hybrid: {model_title(model)} was trained on these data without a weight of keyword "
+            "search, and dev cannot choose one any more; train it again with bm25=true"
+        )
+    if not {"dev", "train"} & data.splits.keys():
+        raise DataError(
+            f"--hybrid: {data.title} has neither a dev nor a train split to choose the weight on"
+        )
+    drawn = "dev" not in data.splits
+    with_dev = draw_missing_splits(data, seed=0, needs_dev=True) if drawn else data
     model_on_dev = evaluate_encoder(encoder, with_dev, "dev", [PRIMARY], corpus_text)
     words = keywords.evaluate(with_dev, "dev", [PRIMARY])
     kinds = [QueryKind(np.ones(len(model_on_dev.query_ids), dtype=bool), seen=0.0)]

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import chain, starmap
 from pathlib import Path
 
 from opera.core.errors import RunFolderError
@@ -29,6 +30,8 @@ from opera.core.paths import RUN_FILE
 from opera.core.terminal import place
 from opera.run_folder.folder import (
     CHECKPOINTS_FOLDER,
+    KEYWORDS_FILES,
+    KEYWORDS_FOLDER,
     MODEL_FILES,
     MODEL_FOLDER,
     REPORT_FILE,
@@ -123,8 +126,9 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             "point or the current folder, and its parent folder must be writable; pass another "
             "folder"
         )
-    model = path / MODEL_FOLDER
-    for file in foreign_files(model, MODEL_FILES) if overwrite and not model.is_symlink() else ():
+    written = ((path / MODEL_FOLDER, MODEL_FILES), (path / KEYWORDS_FOLDER, KEYWORDS_FILES))
+    replaced = [(folder, names) for folder, names in written if not folder.is_symlink()]
+    for file in chain.from_iterable(starmap(foreign_files, replaced)) if overwrite else ():
         raise RunFolderError(
             f"--out {path}: --overwrite would delete {place(file)}, which OPERA did not write; "
             "move it away, or pass another folder"

@@ -59,7 +59,8 @@ class NegativesRecord(RecordPart):
     """The explicit negatives.
 
     Attributes:
-        kind: ``random``, ``hard``, ``given``, or a kind that a user registered.
+        kind: ``none``, ``random``, ``labelled``, ``hard``, ``given``, ``teacher``, or a kind that a
+            user registered.
         queries_without: queries with an empty list, which get random negatives; ``None`` without
             lists.
         listed: total length of the lists.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from opera.config.recipe import Recipe
 from opera.core.arrays import BoolArray, FloatArray
 from opera.core.settings import resolved
+from opera.core.terminal import log
 from opera.data import RetrievalData
 from opera.data.combined import data_sets, first_rows
 from opera.data.identity import text_keys
@@ -25,6 +26,7 @@ from opera.training_pairs.negatives import (
     NegativeInputs,
     Negatives,
     build_negatives,
+    random_kind,
 )
 from opera.training_pairs.prepare import Prepared
 from opera.training_pairs.pretrained_scores import pretrained_scores
@@ -185,7 +187,7 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
         methods = without_negatives.methods(prepared.recipe, prepared.processes)
         pruned = ~np.concatenate([method.kept for method in methods])
         known = known.without(pairs.pair_query[pruned], pairs.pair_doc[pruned])
-    return replace(without_negatives, negatives=_negatives(prepared, sets, known))
+    return replace(without_negatives, negatives=_negatives(prepared, without_negatives, known))
 
 
 def _sets_of(data: RetrievalData) -> tuple[SetTrainingPairs, ...]:
@@ -223,15 +225,20 @@ def _scores(
 
 
 def _negatives(
-    prepared: Prepared, sets: Sequence[SetTrainingPairs], known: KnownPositives
+    prepared: Prepared, training_set: TrainingSet, known: KnownPositives
 ) -> NegativeSources:
     """Build the negatives of each set, without ``known`` positives."""
     settings, encoder, chosen = prepared.settings, prepared.model.encoder, prepared.data.negatives
-    sources = []
-    for one_set in sets:
+    sources, sets, quotas = [], training_set.sets, training_set.quotas
+    shares = [1.0] if quotas is None else quotas.probabilities.tolist()
+    for one_set, share in zip(sets, shares, strict=True):
         kind, data = chosen, one_set.data
         if {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None:
             kind = "random"  # only other data sets have this kind
+        if quotas and settings.negatives is None and kind in ("random", "labelled"):
+            kind = random_kind(prepared.settings, len(data.corpus) / share, prepared.processes)
+        if kind != chosen:
+            log.info("note: negatives of %s are %s", data.title, kind)
         miner = Miner.of(encoder, data, settings.corpus_text, settings)
         query_rows, known_here = one_set.train.query_rows, one_set.known_of_set(known)
         inputs = NegativeInputs(data, query_rows, one_set.pairs, known_here, settings, miner)

@@ -139,7 +139,8 @@ def _random(inputs: NegativeInputs) -> Negatives:
 
 
 def _labelled(inputs: NegativeInputs) -> Negatives:
-    return RandomNegatives(inputs.pool.only(inputs.pairs.pair_doc))
+    labelled = inputs.pool.only(inputs.pairs.pair_doc)
+    return RandomNegatives(labelled if len(labelled) else inputs.pool)
 
 
 NEGATIVES.update(
@@ -211,12 +212,12 @@ def register_negatives(name: str) -> Callable[[Kind], Kind]:
     return NEGATIVES.decorator(name)
 
 
-def random_kind(settings: TrainSettings, documents: int, processes: int) -> str:
+def random_kind(settings: TrainSettings, documents: float, processes: int) -> str:
     """Return the automatic kind of random negatives, ``random`` or ``labelled``.
 
     Args:
         settings: the run's settings, with the automatic steps and batch size.
-        documents: the number of documents in the corpus.
+        documents: the number of documents in the corpus, over the fraction of pairs from it.
         processes: the number of processes that train together.
     """
     draws = settings.draws_per_document(documents, processes)

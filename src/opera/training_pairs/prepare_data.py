@@ -97,7 +97,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     for data_set in data_sets(with_splits):
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
-    negatives = settings.negatives or _automatic_negatives(data, settings)
+    negatives = settings.negatives or automatic_negatives(data, settings)
     for wrong, message in _conflicts(with_splits, settings, negatives):
         if wrong:
             raise SettingError(message)
@@ -105,7 +105,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     return RunData(with_splits, before_dev, expected_documents, negatives)
 
 
-def _automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
+def automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
     """Return the automatic kind of negatives; ``random`` for either kind of random negatives."""
     if settings.n_negatives == 0:
         return "none"
