@@ -125,10 +125,17 @@ def compare(
         numbers("seeds", seeds),
         numbers("steps", steps, "100,1000"),
     )
-    strict = not reads_lists(shared)
-    sources = [tables.source(name, strict=strict) for name in data or (None,)]
-    more = additional_sources(also or (), **tables.reading)
-    status = prepare_grid(sources, axes, out, model, shared, jobs, more, **tables.reading)
+    sources = [tables.source(name, strict=not reads_lists(shared)) for name in data or (None,)]
+    status = prepare_grid(
+        sources,
+        axes,
+        out,
+        model,
+        shared,
+        jobs,
+        additional_sources(also or (), **tables.reading),
+        **tables.reading,
+    )
     baseline = check_baseline(baseline, axes)
     if plan:
         with interruptible(lambda: "nothing was written"):

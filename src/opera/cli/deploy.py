@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -26,9 +26,7 @@ from opera.core.intervals import few_queries
 from opera.core.paths import expand_user
 from opera.core.terminal import counted
 from opera.data.names import source_title
-
-if TYPE_CHECKING:
-    from opera.deployment.record import Export, Form
+from opera.deployment.record import Export, Form
 
 KeepRunOption = Annotated[
     bool,

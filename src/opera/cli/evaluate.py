@@ -112,8 +112,7 @@ def evaluate(
     if run_file and is_main_process():
         ranking = (result.hybrid or result).ranking
         write_trec_run(run_file, result.query_ids, ranking, loaded)
-    queries = counted(len(result.query_ids), "query")
-    title = f"{name} on {loaded.title}, {split}: {queries}"
+    title = f"{name} on {loaded.title}, {split}: {counted(len(result.query_ids), 'query')}"
     show(
         as_json,
         lambda: {"model": name, "data": loaded.source, **_as_dict(result)},

@@ -136,10 +136,10 @@ def _findings(inspection: Inspection) -> Iterator[str]:
                 "leaves them out of the random negatives, because it would draw each "
                 f"{inspection.draws:.0f} times"
             )
-        moment = "" if inspection.leaks else ", even before test and dev leave train"
         yield (
-            f"{inspection.unlabelled:,} of {counts['documents']:,} documents have no training "
-            f"pair{moment}; opera train {how}"
+            f"{inspection.unlabelled:,} of {counts['documents']:,} documents have no training pair"
+            f"{'' if inspection.leaks else ', even before test and dev leave train'}; "
+            f"opera train {how}"
         )
     if not inspection.leaks:
         yield "The data has only train; opera train splits off test and dev (--expected-documents)."

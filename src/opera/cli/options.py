@@ -25,9 +25,6 @@ from opera.core.processes import several_processes
 from opera.core.settings import leaves
 from opera.core.terminal import json_text, say, shown
 
-Command = Callable[..., None]
-"""The function of a command."""
-
 
 def show(as_json: bool, record: Callable[[], Any], text: Callable[[Screen], None]) -> None:
     """Print the result of a command: its record with ``--json``, else its text."""
@@ -219,14 +216,14 @@ ConfigOption = Annotated[
 ]
 
 
-def grouped(*settings: str) -> Callable[[Command], Command]:
+def grouped(*settings: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a command, so that typer reads groups of options.
 
     Each field of a parameter that is a dataclass becomes an option. The command's last parameter,
     such as ``**encoding``, becomes the options of the given settings.
     """
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature, options = inspect.signature(command, eval_str=True), dict[str, Parameter]()
         groups = dict[str, Any]()
         for name, parameter in signature.parameters.items():
@@ -256,10 +253,14 @@ def grouped(*settings: str) -> Callable[[Command], Command]:
 
 def _option_of(name: str) -> Parameter:
     """The parameter of a command for a setting. It is repeatable for several texts."""
-    several = tuple[str, ...] in leaves(TrainSettings.model_fields[name].annotation)
-    kind: Any = list[str] if several else str
-    annotation = Annotated[kind | None, setting_option(name)]
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    field = TrainSettings.model_fields[name]
+    kind: Any = list[str] if tuple[str, ...] in leaves(field.annotation) else str
+    return Parameter(
+        name,
+        Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[kind | None, setting_option(name)],
+    )
 
 
 def collect_values(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,9 +16,7 @@ from opera.cli.train import run_as_dict
 from opera.core.files import check_folder
 from opera.core.intervals import in_points
 from opera.core.measure_names import PRIMARY
-
-if TYPE_CHECKING:
-    from opera.run_folder.folder import Run
+from opera.run_folder.folder import Run
 
 SHOWN = 3
 """Documents shown per search."""

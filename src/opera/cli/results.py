@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from opera.cli.screen import Screen, flat
 from opera.core.intervals import few_queries, in_points, points
 from opera.core.measure_names import PRIMARY
 from opera.core.terminal import place
-
-if TYPE_CHECKING:
-    from opera.run_folder.folder import Run
+from opera.run_folder.folder import Run
 
 NOISY, ADVICE = 0.05, "; --method denoise trains less on such pairs"
 """OPERA recommends the method if the interval of the noise rate lies above this."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -39,11 +39,9 @@ from opera.cli.screen import Screen
 from opera.config.training import FLAGS
 from opera.core.errors import SettingError
 from opera.core.measure_names import PRIMARY
+from opera.core.settings import SettingDoc
 from opera.core.terminal import say
-
-if TYPE_CHECKING:
-    from opera.core.settings import SettingDoc
-    from opera.run_folder.folder import Run
+from opera.run_folder.folder import Run
 
 NO_GAIN = 3
 """Exit status of ``--require-gain`` unless the verdict is ``better``."""

@@ -1,8 +1,9 @@
-"""Array types of any width for arguments, slices of rows, and rows scaled to length 1."""
+"""Types: arrays of any width, and any type. Slices of rows, and rows scaled to length 1."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 IntArray = NDArray[np.integer]
 FloatArray = NDArray[np.floating]
 BoolArray = NDArray[np.bool_]
+T = TypeVar("T")
+"""Any type."""
 SHORTEST = 1e-12
 """Shorter rows are not scaled to length 1."""
 

@@ -17,17 +17,15 @@ from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
+import pyarrow as pa
 from safetensors import SafetensorError
 
+from opera.core.arrays import T
 from opera.core.errors import RunFolderError, SettingError, StorageError
 from opera.core.paths import kind_of_place
 from opera.core.terminal import place
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 NOT_UTF8 = "not UTF-8; convert the file to UTF-8"
 
@@ -88,9 +86,6 @@ def read_json(path: Path) -> Any:
         ValueError: as :func:`parse_json`, and if the file is not UTF-8.
     """
     return parse_json(read_text(path))
-
-
-T = TypeVar("T")
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:

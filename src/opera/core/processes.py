@@ -12,14 +12,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from opera.core.arrays import T
 from opera.core.cache import WHERE, cached
 from opera.core.errors import OperaError
 from opera.core.files import writing
 from opera.core.terminal import in_one_line
-
-T = TypeVar("T")
 
 
 def several_processes() -> bool:

@@ -8,10 +8,10 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TypeVar
 
 from tqdm import tqdm
 
+from opera.core.arrays import T
 from opera.core.terminal import log
 
 FRACTION_BETWEEN = 0.05
@@ -21,8 +21,6 @@ SECONDS_BETWEEN = 30.0
 MIN_SECONDS_BETWEEN = 1.0
 """Short work has no lines, and fast work has at most one a second."""
 LINE = "{desc}: {n_fmt} of {total_fmt}{unit}, {rate_noinv_fmt}{postfix}, {remaining} left"
-
-Item = TypeVar("Item")
 
 
 def shows_bars() -> bool:
@@ -85,8 +83,8 @@ def progress(
 
 
 def with_progress(
-    items: Iterable[Item], doing: str, total: int | None, unit: str, *, hidden: bool = False
-) -> Iterator[Item]:
+    items: Iterable[T], doing: str, total: int | None, unit: str, *, hidden: bool = False
+) -> Iterator[T]:
     """Yield the items and show the progress. Arguments are those of :func:`progress`."""
     with progress(doing, total, unit, hidden=hidden) as bar:
         for item in items:

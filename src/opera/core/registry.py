@@ -8,8 +8,9 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from opera.core.arrays import T
 from opera.core.errors import InputError, SettingError, nearest
 from opera.core.terminal import in_one_line, shortened
 
@@ -23,8 +24,6 @@ folder."""
 
 RECIPE_FOLDERS = [Path(__file__).parents[1] / "recipes"]
 """Folders of recipes with a name: OPERA's folder, then folders of extensions."""
-
-T = TypeVar("T")
 
 
 class Registry(dict[str, T]):

@@ -7,7 +7,7 @@ import re
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_after_validator_function
 
 from opera.core.arguments import plain
+from opera.core.arrays import T
 from opera.core.errors import SettingError, nearest
 from opera.core.registry import Registry
 from opera.core.terminal import shortened, shown
@@ -59,9 +60,6 @@ def setting(default: Any, help: str, source: str, *, flag: str = "", **bounds: A
 def extra_of(field: FieldInfo, name: str) -> str:
     """Return the ``source`` or the ``flag`` of a setting."""
     return str((field.json_schema_extra or {}).get(name, ""))  # type: ignore[union-attr]
-
-
-T = TypeVar("T")
 
 
 def resolved(value: T | None) -> T:

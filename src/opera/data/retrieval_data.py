@@ -109,8 +109,9 @@ class RetrievalData:
     @property
     def counts_in_words(self) -> str:
         """The counts in words: ``66 documents, 300 train queries, 300 train pairs``."""
-        counts = self.counts().items()
-        return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts)
+        return ", ".join(
+            f"{count:,} {name.replace('_', ' ')}" for name, count in self.counts().items()
+        )
 
     @property
     def title(self) -> str:

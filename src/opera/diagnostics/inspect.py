@@ -38,7 +38,7 @@ from opera.retrieval.locate import (
 from opera.retrieval.models import model_kind
 from opera.retrieval.prompts import with_data_prompt
 from opera.training_pairs.documents import DocumentPool
-from opera.training_pairs.negatives import random_kind
+from opera.training_pairs.negatives import by_draws
 from opera.training_pairs.prepare_data import automatic_negatives
 from opera.training_pairs.pretrained_scores import CBSRanks, rank_among_random
 
@@ -242,8 +242,6 @@ def inspect(
     situation = Situation(pairs.n_queries, model_kind(encoder.model), device)
     defaults = resolve(TrainSettings(), situation)
     kind = automatic_negatives(loaded, defaults)
-    if kind == "random":
-        kind = random_kind(defaults, len(loaded.corpus), processes=1)
     return Inspection(
         source=loaded.source,
         model=model_title(model),
@@ -260,7 +258,7 @@ def inspect(
         },
         unlabelled=len(pool) - len(pool.only(pairs.pair_doc)),
         draws=defaults.draws_per_document(len(loaded.corpus), processes=1),
-        negatives=kind,
+        negatives=by_draws(kind, defaults, len(loaded.corpus), processes=1),
         suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),
         skipped=[] if loaded.skipped is None else loaded.skipped.slice(0, show).to_pylist(),
     )

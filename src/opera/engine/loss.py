@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,12 +23,10 @@ from opera.config.training import TrainSettings
 from opera.encoder.forward import Column, embed_columns, pads, token_features
 from opera.engine.distributed import gather_embeddings
 from opera.engine.sampler import Batch
+from opera.engine.sampler_link import SamplerLink
 from opera.labels.ranks import p_values
 from opera.training_pairs.build import TrainingSet
 from opera.training_pairs.documents import KnownPositives
-
-if TYPE_CHECKING:
-    from opera.engine.sampler_link import SamplerLink
 
 
 def info_nce_losses(

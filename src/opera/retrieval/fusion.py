@@ -63,8 +63,8 @@ def scaled(ranking: Ranking) -> Ranking:
     """
     scores: NDArray[np.float64] = ranking.scores[:, :POOL].astype(np.float64)
     missing = ~np.isfinite(scores)
-    lowest = np.where(missing, 0, scores).min(axis=1, keepdims=True)
-    scores = np.where(missing, lowest, scores)
+    scores[missing] = 0
+    scores = np.where(missing, scores.min(axis=1, keepdims=True), scores)
     low, high = scores[:, -1:], scores[:, :1]
     spread = high - low
     z = np.divide(scores - low, spread, out=np.ones_like(scores), where=spread > 0)

@@ -46,17 +46,18 @@ class KeywordSearch:
             return None
         for data_set in data_sets(data):
             if (reason := reason_against(data_set.corpus, corpus_text)) is not None:
-                title = data_set.title
-                log.info("note: no keyword search in %s: %s %s", data.title, title, reason)
+                log.info("note: no keyword search in %s: %s %s", data.title, data_set.title, reason)
                 return None
         return cls.build(data, corpus_text)
 
     @classmethod
     def build(cls, data: RetrievalData, corpus_text: CorpusText) -> KeywordSearch:
         """Index the words of the data, which must have words."""
-        parts = data_sets(data)
         return cls(
-            {part.fingerprint: KeywordIndex.build(part.corpus, corpus_text) for part in parts}
+            {
+                part.fingerprint: KeywordIndex.build(part.corpus, corpus_text)
+                for part in data_sets(data)
+            }
         )
 
     def save(self, folder: Path) -> None:

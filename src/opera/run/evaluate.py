@@ -137,8 +137,11 @@ def evaluate(
         if keywords is None or result.bm25 is None:
             raise DataError(f"--hybrid: {prepared.title} has no words to search")
         weights = keyword_weights(prepared, model, encoder, keywords, corpus_text)
-        fused = evaluate_hybrid(prepared, split, result, result.bm25, weights, parsed)
-        result = replace(result, hybrid=fused, keyword_weights=weights)
+        result = replace(
+            result,
+            hybrid=evaluate_hybrid(prepared, split, result, result.bm25, weights, parsed),
+            keyword_weights=weights,
+        )
     if known := trained_queries(original, model, result.query_ids):
         queries = f"{known:,} of these {counted(len(result.query_ids), f'{split} query')}"
         name = model_title(model)
@@ -175,8 +178,7 @@ def keyword_weights(
         raise DataError(
             f"--hybrid: {data.title} has neither a dev nor a train split to choose the weight on"
         )
-    drawn = "dev" not in data.splits
-    with_dev = draw_missing_splits(data, seed=0, needs_dev=True) if drawn else data
+    with_dev = data if "dev" in data.splits else draw_missing_splits(data, seed=0, needs_dev=True)
     model_on_dev = evaluate_encoder(encoder, with_dev, "dev", [PRIMARY], corpus_text)
     words = keywords.evaluate(with_dev, "dev", [PRIMARY])
     kinds = [QueryKind(np.ones(len(model_on_dev.query_ids), dtype=bool), seen=0.0)]

@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import chain, starmap
 from pathlib import Path
 
 from opera.core.errors import RunFolderError
@@ -126,13 +125,13 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             "point or the current folder, and its parent folder must be writable; pass another "
             "folder"
         )
-    written = ((path / MODEL_FOLDER, MODEL_FILES), (path / KEYWORDS_FOLDER, KEYWORDS_FILES))
-    replaced = [(folder, names) for folder, names in written if not folder.is_symlink()]
-    for file in chain.from_iterable(starmap(foreign_files, replaced)) if overwrite else ():
-        raise RunFolderError(
-            f"--out {path}: --overwrite would delete {place(file)}, which OPERA did not write; "
-            "move it away, or pass another folder"
-        )
+    for name, patterns in ((MODEL_FOLDER, MODEL_FILES), (KEYWORDS_FOLDER, KEYWORDS_FILES)):
+        stays = not overwrite or (path / name).is_symlink()
+        for file in () if stays else foreign_files(path / name, patterns):
+            raise RunFolderError(
+                f"--out {path}: --overwrite would delete {place(file)}, which OPERA did not write; "
+                "move it away, or pass another folder"
+            )
 
 
 def prepare_folder(path: Path, target: Path, resume: bool) -> None:

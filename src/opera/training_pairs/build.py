@@ -26,7 +26,7 @@ from opera.training_pairs.negatives import (
     NegativeInputs,
     Negatives,
     build_negatives,
-    random_kind,
+    by_draws,
 )
 from opera.training_pairs.prepare import Prepared
 from opera.training_pairs.pretrained_scores import pretrained_scores
@@ -235,8 +235,8 @@ def _negatives(
         kind, data = chosen, one_set.data
         if {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None:
             kind = "random"  # only other data sets have this kind
-        if quotas and settings.negatives is None and kind in ("random", "labelled"):
-            kind = random_kind(prepared.settings, len(data.corpus) / share, prepared.processes)
+        if quotas is not None:
+            kind = by_draws(kind, settings, len(data.corpus) / share, prepared.processes)
         if kind != chosen:
             log.info("note: negatives of %s are %s", data.title, kind)
         miner = Miner.of(encoder, data, settings.corpus_text, settings)

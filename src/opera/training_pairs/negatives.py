@@ -212,14 +212,17 @@ def register_negatives(name: str) -> Callable[[Kind], Kind]:
     return NEGATIVES.decorator(name)
 
 
-def random_kind(settings: TrainSettings, documents: float, processes: int) -> str:
-    """Return the automatic kind of random negatives, ``random`` or ``labelled``.
+def by_draws(kind: str, settings: TrainSettings, documents: float, processes: int) -> str:
+    """Return the kind of negatives; for random ones, ``random`` or ``labelled`` by the draws.
 
     Args:
+        kind: the kind, without regard to the draws. It stays if the user chose it.
         settings: the run's settings, with the automatic steps and batch size.
         documents: the number of documents in the corpus, over the fraction of pairs from it.
         processes: the number of processes that train together.
     """
+    if settings.negatives is not None or kind not in ("random", "labelled"):
+        return kind
     draws = settings.draws_per_document(documents, processes)
     return "random" if draws <= MOST_DRAWS else "labelled"
 

@@ -38,7 +38,7 @@ from opera.retrieval.models import (
     with_separate_settings,
 )
 from opera.retrieval.prompts import ROLES, set_prompts, warn_of_missing_prompts
-from opera.training_pairs.negatives import random_kind
+from opera.training_pairs.negatives import by_draws
 from opera.training_pairs.prepare_data import RunData, prepare_data
 
 LITTLE_LOST = 0.05
@@ -181,9 +181,8 @@ def load_and_check(
     )
     smaller = tuple(size for size in sizes if size < dimension) or None  # the full size is implied
     resolved = resolve(settings, situation).with_values({"matryoshka": smaller})
-    if settings.negatives is None and run_data.negatives == "random":
-        kind = random_kind(resolved, len(data.corpus), processes)
-        run_data = replace(run_data, negatives=kind)
+    negatives = by_draws(run_data.negatives, resolved, len(data.corpus), processes)
+    run_data = replace(run_data, negatives=negatives)
     used = recipe.model_copy(update={"train": resolved})
     return Prepared(recipe, used, situation, run_data, model)
 
