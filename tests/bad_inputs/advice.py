@@ -94,6 +94,8 @@ NOT_ADVICE = {
     ("config/negatives.py", "--help"),
     ("cli/train.py", "--config"),  # in the list of settings
     ("core/arguments.py", "--help"),
+    ("cli/results.py", "--model"),  # in a command to copy; a test runs it
+    ("run_folder/cutoffs.py", "--min-precision"),  # an option of opera search; its tests run it
     ("run/evaluate.py", "--no-bm25"),  # names what the user passed
     ("retrieval/hybrid.py", "--bm25"),  # a note for a corpus of more than 200,000 documents
     ("data/hub_source.py", "--repo-type"),  # an option of the program hf

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,8 @@ import pytest
 import opera
 from commands import opera_here
 from grids import guard_record, write_unfinished_run
+from opera.cli.results import print_next
+from opera.cli.screen import Screen
 from opera.core.errors import DataError, SettingError
 from opera.guard.keywords import choose_keyword_weights
 from opera.guard.rule import STATIC_KEYWORD_ANCHOR, QueryKind
@@ -132,7 +137,9 @@ def test_figures_on_the_split_that_chose_the_weight_get_a_warning(
         opera.evaluate(replace(data, splits={"test": data.split("test")}), model=static_model, hybrid=True)
 
 
-def test_each_of_several_data_sets_has_its_weight(tmp_path: Path, words: Path, static_model: Path) -> None:
+def test_each_of_several_data_sets_has_its_weight(
+    tmp_path: Path, words: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     topics = write_beir(tmp_path / "topics")
     run = opera.adapt(words, also=[topics], model=static_model, out=tmp_path / "run", **FAST)
     record = run.record.keywords
@@ -143,6 +150,12 @@ def test_each_of_several_data_sets_has_its_weight(tmp_path: Path, words: Path, s
     alone = opera.evaluate(run.path, measures=[MEASURE], hybrid=True)
     assert alone.hybrid is not None
     assert alone.hybrid.measures[MEASURE] == pytest.approx(run.measures["hybrid"][MEASURE])
+    weights = ", ".join(f"{weight:g} for {name}" for name, weight in record.weights.items())
+    assert f"With keyword search (w = {weights})" in " ".join(run.headlines)
+    out = StringIO()
+    print_next(Screen(out, width=500), run)
+    (search,) = re.findall(r"opera (search .*your question\")", out.getvalue())
+    assert "rank" in opera_here(run.path, [*shlex.split(search), "--json"], monkeypatch, capsys).stdout
 
 
 def test_data_sets_of_the_same_name_keep_their_weights_and_indexes(tmp_path: Path, static_model: Path) -> None:

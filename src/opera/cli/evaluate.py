@@ -110,8 +110,7 @@ def evaluate(
         hybrid=hybrid,
     )
     if run_file and is_main_process():
-        ranking = (result.hybrid or result).ranking
-        write_trec_run(run_file, result.query_ids, ranking, loaded)
+        write_trec_run(run_file, result.query_ids, (result.hybrid or result).ranking, loaded)
     title = f"{name} on {loaded.title}, {split}: {counted(len(result.query_ids), 'query')}"
     show(
         as_json,

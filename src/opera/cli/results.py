@@ -94,17 +94,18 @@ def _change(test: Mapping[str, Mapping[str, float]] | None) -> tuple[str, str, s
 
 def print_next(screen: Screen, run: Run, grid: Path | None = None) -> None:
     """Print the commands that come next after a run, or for the best run of a grid."""
-    keywords = run.record.keywords
+    keywords, searched = run.record.keywords, place(run.path)
     fused = keywords is not None and any(keywords.weights.values())
-    searched = "search with the final model" + " and BM25" * fused
+    if run.record.sets:  # a search takes one data set
+        searched = f"{place(run.record.sets[0].source)} --model {searched}"
     review, search, report = (
         f"opera review {place(run.path)}",
-        f'opera search {place(run.path)} "your question"',
+        f'opera search {searched} "your question"',
         f"opera report {place(grid or run.path)}",
     )
     purposes = {
         review: "decide which labels are wrong or missing, and train again",
-        search: searched,
+        search: "search with the final model" + " and BM25" * fused,
         report: "write a page: verdict, measures, queries that changed",
     }
     if run.settings["query_vectors"] is not None:

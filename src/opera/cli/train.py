@@ -69,8 +69,7 @@ def settings_text(groups: Mapping[str, Sequence[SettingDoc]]) -> str:
     for group, docs in groups.items():
         lines.append(f"\n{group}")
         for doc in docs:
-            first_line = f"{doc.name} = {doc.default}   ({doc.kind})"
-            lines.append(fold(first_line, initial_indent="  "))
+            lines.append(fold(f"{doc.name} = {doc.default}   ({doc.kind})", initial_indent="  "))
             lines.append(fold(f"{doc.help} [{doc.source}]", initial_indent=" " * 6))
     return "\n".join(lines)
 

@@ -42,8 +42,7 @@ class MemoryTable(Table):
         for batch in self._read(list(columns)):
             for start in range(0, batch.num_rows, BATCH_ROWS):
                 part = batch.slice(start, BATCH_ROWS)
-                arrays = {name: part[name] for name in columns}
-                yield Rows(range(first, first + len(part)), arrays)
+                yield Rows(range(first, first + len(part)), {name: part[name] for name in columns})
                 first += len(part)
 
 

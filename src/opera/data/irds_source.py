@@ -127,8 +127,7 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
 
     def judgements(split: str) -> Iterator[Sequence[Any]]:
         for judged in datasets[split].qrels_iter():
-            query = f"{prefixes[split]}{judged.query_id}"
-            yield 0, query, judged.doc_id, str(judged.relevance)
+            yield 0, prefixes[split] + judged.query_id, judged.doc_id, str(judged.relevance)
 
     query_rows = [(0, query, text) for query, text in queries.items()]
     add_tables(

@@ -216,8 +216,7 @@ def table_source(
     used = [name for name, value in options.items() if value]
     if not used:
         return text
-    shipped = isinstance(find_source(text), ShippedSource)
-    kind = kind_of_files(text) if shipped else None
+    kind = kind_of_files(text) if isinstance(find_source(text), ShippedSource) else None
     if kind != "tables" and not (text.startswith("hf:") and used == ["--columns"]):
         trainer = "; --pairs FILE reads query, pos and neg of a FlagEmbedding file as a table"
         raise SettingError(

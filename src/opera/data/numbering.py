@@ -235,8 +235,9 @@ class TextNumbering:
             ((missing, name),) = relation.rows(f"SELECT count({counted_rows}), {first} {unknown}")
             example = "" if by_text else f", such as {shown(name)}"
             if missing:
-                judgements = counted(missing, "judgement")
-                relation.note(f"left out {judgements} of missing {kind}{example}")
+                relation.note(
+                    f"left out {counted(missing, 'judgement')} of missing {kind}{example}"
+                )
         else:
             text = f"{side} {{}} has no text in these files"
             if known:

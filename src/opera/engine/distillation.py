@@ -100,8 +100,7 @@ class DistillationLoss(InfoNCELoss):
         rows = torch.arange(len(similarity), device=similarity.device)[:, None]
         blocks = torch.arange(batch.doc_rows.shape[1], device=similarity.device)
         cosines = similarity[rows, batch.local.start + rows + blocks * len(batch.pair_ids)]
-        queries = batch.queries[batch.local][:, None]
-        scores = self._lookup(queries, batch.doc_rows[batch.local])
+        scores = self._lookup(batch.queries[batch.local][:, None], batch.doc_rows[batch.local])
         kl, usable = divergences(
             cosines,
             torch.from_numpy(scores).to(cosines),

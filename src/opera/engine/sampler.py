@@ -385,5 +385,4 @@ class PairSampler:
         numbers = self.visits.set_of(pair_ids)
         for number in np.unique(numbers).tolist():
             rows, first = numbers == number, self.visits.first_pairs[number]
-            method = self.sets[number].method
-            method.observe(pair_ids[rows] - first, similarity[rows], loss[rows])
+            self.sets[number].method.observe(pair_ids[rows] - first, similarity[rows], loss[rows])

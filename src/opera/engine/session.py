@@ -170,11 +170,12 @@ def _announce_steps(prepared: Prepared) -> None:
         settings.temperature,
         KINDS[prepared.situation.model],
     )
-    if prepared.data.negatives == "labelled" and settings.negatives is None:
+    unlabelled = len(data.corpus) - len(np.unique(data.training_split().doc_rows))
+    if unlabelled and prepared.data.negatives == "labelled" and settings.negatives is None:
         log.info(
-            "note: negatives are random documents that have a training pair; among all %s, the "
-            "training would draw each %.0f times, which harms those without a pair",
-            counted(len(data.corpus), "document"),
+            "note: %s no training pair, so OPERA leaves them out of the random negatives; it would "
+            "draw each %.0f times, which teaches the model that they are never the answer",
+            "1 document has" if unlabelled == 1 else f"{unlabelled:,} documents have",
             settings.draws_per_document(len(data.corpus), prepared.processes),
         )
     rate, usual = resolved(settings.learning_rate), automatic_rate(prepared.situation)

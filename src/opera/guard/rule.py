@@ -122,8 +122,7 @@ def choose_mixing_weight(
     ]
     acceptable = np.array(helpful) & (expected >= 0).all(axis=0)
     # Kinds without dev queries may rule out a λ, but not favour one.
-    measured = [bool(kind.rows.any()) for kind in kinds]
-    total = expected[measured].sum(axis=0)
+    total = expected[[bool(kind.rows.any()) for kind in kinds]].sum(axis=0)
     return mixing_weights[int(np.argmax(np.where(acceptable, total, -np.inf)))]
 
 

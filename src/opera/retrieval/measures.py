@@ -299,8 +299,7 @@ def write_trec_run(
     def lines() -> Iterable[str]:
         for number, query in enumerate(query_ids):
             rows = ranking.doc_rows[number]
-            docs = data.corpus.ids(rows[rows >= 0])
-            scored = zip(docs, ranking.scores[number], strict=False)
+            scored = zip(data.corpus.ids(rows[rows >= 0]), ranking.scores[number], strict=False)
             for rank, (doc, score) in enumerate(scored, start=1):
                 yield f"{query} Q0 {doc} {rank} {score:.9g} opera\n"
 

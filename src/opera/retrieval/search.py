@@ -219,7 +219,7 @@ class CorpusSearch:
         if hybrid and self.keyword_weight is None:
             raise SettingError(
                 f"--hybrid: {model_title(model)} has no weight of keyword search for these data; "
-                "pass a finished run on these data"
+                "pass a finished run on them that measured BM25"
             )
         if self.keyword_weight:
             self._keywords = self._open_keywords(model)

@@ -135,8 +135,7 @@ def _seconds_per_step(prepared: Prepared) -> float:
     training_set = build_training_set(replace(prepared, recipe=recipe, data=data))
     timer, link = _Timer(), RunSamplerLink(prepared.model.trained, training_set, recipe)
     with TemporaryDirectory(prefix="opera-timing-") as folder:
-        writer = RunWriter(Path(folder), writes=False)
-        train(link, writer, callbacks=[timer])
+        train(link, RunWriter(Path(folder), writes=False), callbacks=[timer])
     return float(np.diff(timer.ends).mean())
 
 

@@ -181,6 +181,14 @@ def keyword_weights(
     with_dev = data if "dev" in data.splits else draw_missing_splits(data, seed=0, needs_dev=True)
     model_on_dev = evaluate_encoder(encoder, with_dev, "dev", [PRIMARY], corpus_text)
     words = keywords.evaluate(with_dev, "dev", [PRIMARY])
-    kinds = [QueryKind(np.ones(len(model_on_dev.query_ids), dtype=bool), seen=0.0)]
-    anchors = keyword_anchors_of(is_static(encoder.model))
-    return choose_keyword_weights(with_dev, model_on_dev, words, kinds, anchors, PRIMARY).weights
+    queries = len(model_on_dev.query_ids)
+    log.info("note: keyword search gets a weight from %s", counted(queries, "dev query"))
+    kinds = [QueryKind(np.ones(queries, dtype=bool), seen=0.0)]
+    return choose_keyword_weights(
+        with_dev,
+        model_on_dev,
+        words,
+        kinds,
+        keyword_anchors_of(is_static(encoder.model)),
+        PRIMARY,
+    ).weights

@@ -147,8 +147,7 @@ def _rank_text(rank: int) -> str:
 
 def _changed(data: RetrievalData, base: Evaluation, final: Evaluation) -> dict[str, Any]:
     """Describe the test queries that lost and gained most."""
-    qrels = data.judged_qrels("test")
-    relevant = qrels.relevant()
+    relevant = data.judged_qrels("test").relevant()
     labelled = Labelled(data, relevant.query_rows, relevant.pairs())
     base_values, final_values = base.per_query[PRIMARY], final.per_query[PRIMARY]
     change = final_values - base_values

@@ -209,10 +209,10 @@ def train_and_write(session: Session) -> None:
     if prepared.model.base is not None:
         with session.phase("encode", "encoding all texts for the adapter"):
             prepared.encode()
-    with session.phase("keywords", "indexing the words of the documents"):
-        settings = prepared.settings
-        data, text = prepared.data.with_splits, settings.corpus_text
-        session.keywords = KeywordSearch.of(data, text, settings.bm25)
+    data, settings = prepared.data.with_splits, prepared.settings
+    if settings.bm25 is not False:
+        with session.phase("keywords", "indexing the words of the documents"):
+            session.keywords = KeywordSearch.of(data, settings.corpus_text, settings.bm25)
     guard = Guard(session) if settings.guard else None
     base, columns = _measure_base(session)
     training, choice = first_training(session), None

@@ -63,10 +63,11 @@ class Cutoff(RecordPart):
     def sentence(self) -> str:
         """Say what the cut-off does."""
         return (
-            f"Answer only if the best document scores {self.score:.3f} or more: at least "
-            f"{self.target:.0%} of these answers are relevant ({self.precision:.0%} on test, 95% "
-            f"interval {self.low:.0%} to {self.high:.0%}), and {self.answered:.0%} of the "
-            f"questions are answered ({self.answered_low:.0%} to {self.answered_high:.0%})."
+            f"Answer only if the model scores the best document {self.score:.3f} or more "
+            f"(--min-precision {self.target:g}): at least {self.target:.0%} of these answers are "
+            f"relevant ({self.precision:.0%} on test, 95% interval {self.low:.0%} to "
+            f"{self.high:.0%}), and {self.answered:.0%} of the questions are answered "
+            f"({self.answered_low:.0%} to {self.answered_high:.0%})."
         )
 
 

@@ -58,6 +58,17 @@ def test_the_conclusion_says_which_model_to_use(comparison: Comparison) -> None:
     assert sentence(None, dp=BETTER) == "No conclusion: there are too few test queries"
 
 
+def test_keyword_search_comes_first_if_it_beats_every_model(comparison: Comparison) -> None:
+    (table,) = with_tests(comparison, {"dp": SAME}, gain=BETTER).tables
+    best = max(row.measures[PRIMARY].mean for row in table.rows)
+    ahead = replace(table, bm25={PRIMARY: best + 0.1})
+    first = (
+        f"Keyword search (BM25) ranks better than every model: nDCG@10 {100 * best + 10:.1f} against {100 * best:.1f}."
+    )
+    assert conclusion(ahead, "ft") == f"{first} {conclusion(table, 'ft')}"
+    assert conclusion(replace(table, bm25={PRIMARY: best - 0.1}), "ft") == conclusion(table, "ft")
+
+
 def test_a_method_that_beats_the_base_model_alone_is_used(comparison: Comparison) -> None:
     (table,) = with_tests(comparison, {"dp": SAME}, gain=BETTER).tables
     rows = (replace(table.rows[0], gain=SAME), table.rows[1])

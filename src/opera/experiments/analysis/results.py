@@ -358,5 +358,5 @@ def average_ranks(groups: Sequence[Group], measure: str) -> dict[str, float]:
     if len(labels) < 2:
         return {}
     values = np.array([[means[source, label] for label in labels] for source in data])
-    ranks = rankdata(-values, axis=1).mean(axis=0)  # equal values share the mean of their ranks
-    return dict(zip(labels, ranks.tolist(), strict=True))
+    # equal values share the mean of their ranks
+    return dict(zip(labels, rankdata(-values, axis=1).mean(axis=0).tolist(), strict=True))

@@ -33,7 +33,21 @@ def recommended(table: ResultsTable, baseline: str | None) -> str:
 
 
 def conclusion(table: ResultsTable, baseline: str | None) -> str:
-    """The sentence that says which model to use, without the full stop; see :func:`recommended`."""
+    """Say which model to use, without the full stop; first of all whether BM25 beats every model.
+
+    See :func:`recommended`.
+    """
+    best = max(table.base[PRIMARY], *(row.measures[PRIMARY].mean for row in table.rows))
+    sentence = _model_to_use(table, baseline)
+    if table.bm25 is None or table.bm25[PRIMARY] <= best:
+        return sentence
+    return (
+        f"Keyword search (BM25) ranks better than every model: {PRIMARY} "
+        f"{in_points(table.bm25[PRIMARY])} against {in_points(best)}. {sentence}"
+    )
+
+
+def _model_to_use(table: ResultsTable, baseline: str | None) -> str:
     gains = {row.method: row.gain for row in table.rows if row.gain is not None}
     if not gains:
         return "No conclusion: there are too few test queries"

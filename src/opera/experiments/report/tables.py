@@ -79,6 +79,8 @@ def measures_table(run: Run) -> ReportTable:
     names = dict.fromkeys([*DEFAULT_MEASURES, *([] if guard is None else [guard.measure])])
     changes = changes_on_test(per_query, names)
     columns = ["measure", *models.values(), "points", INTERVAL]
+    if "hybrid" in models:  # last, since the points compare the final with the base model
+        columns.append(columns.pop(columns.index(models["hybrid"])))
     rows = [
         {
             "measure": name,
