@@ -68,6 +68,17 @@ def test_the_export_names_the_weight_of_keyword_search(exported: Export, bert_mo
     assert "hybrid search in faq: weight 0.3 for BM25" in (tmp_path / "README.md").read_text()
 
 
+def test_the_export_of_a_run_has_its_weights_by_the_names_of_the_data_sets(
+    beir: Path, bert_model: Path, tmp_path: Path
+) -> None:
+    values = {"max_steps": 1, "per_device_train_batch_size": 4, "refit": False}
+    run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **values)
+    assert run.record.keywords is not None
+    exported = opera.export(run.path, out=tmp_path / "exported", forms=["onnx"], measure=False)
+    assert exported.keyword_weights == run.record.keywords.weights
+    assert exported.keyword_weights.keys() == {beir.name}
+
+
 def test_export_measures_with_the_prompt_of_the_data(beir: Path, bert_model: Path) -> None:
     data = replace(opera.load_data(beir), query_prompt="t3w1 t3w2 t3w1 ")
     with_prompt = opera.evaluate(data, model=bert_model, precision="fp32").measures["nDCG@10"]

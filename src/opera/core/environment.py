@@ -76,12 +76,16 @@ def threads_are_given() -> bool:
 
 def is_reproducible() -> bool:
     """Whether the user asked for results that are identical across machines."""
-    return os.environ.get(VARIABLE, "") not in ("", "0")
+    return _is_on(VARIABLE)
 
 
 def is_plain() -> bool:
     """Whether transformers compute by torch alone."""
-    return os.environ.get(PLAIN, "") not in ("", "0") or is_reproducible()
+    return _is_on(PLAIN) or is_reproducible()
+
+
+def _is_on(variable: str) -> bool:
+    return os.environ.get(variable, "") not in ("", "0")
 
 
 def fix_arithmetic() -> None:

@@ -125,8 +125,9 @@ class DelimitedTable(TextFile):
                 fields = _fitted(cells, self.columns)
                 if problem is None and len(fields) != len(self.columns):
                     rule = f"must have {len(self.columns)} columns ({listed}), got {{}}"
-                    joined = shown((self.delimiter or " ").join(fields))
-                    problem = BadRow(rule, f"{len(fields)}: {joined}")
+                    problem = BadRow(
+                        rule, f"{len(fields)}: {shown((self.delimiter or ' ').join(fields))}"
+                    )
                 if problem is None:
                     yield line, *(fields[place] for place in places)
                 else:

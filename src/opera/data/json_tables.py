@@ -42,16 +42,16 @@ class JsonList(JsonLines):
 
     def lines(self, newline: str | None = None) -> Iterator[str]:
         """Yield the text of each object. A list must end after its last object."""
-        text, depth, end = "", 0, ""
+        text, depth, start = "", 0, ""
         for line in super().lines(newline):
+            start = start or line.strip()[:1]
             for token in STRINGS_AND_BRACES.split(line):
                 text += token
                 depth += (token == "{") - (token == "}")
-                end = end or "]" * text.lstrip().startswith("[")
                 if token == "}" and depth == 0:
                     yield text.lstrip("[, \t\r\n")
                     text = ""
-        if (rest := text.strip("[, \t\r\n")) != end:
+        if (rest := text.strip("[, \t\r\n")) != ("]" if start == "[" else ""):
             yield rest or "["
 
 

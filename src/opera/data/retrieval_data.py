@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -15,7 +16,7 @@ from opera.core.arguments import flag
 from opera.core.errors import DataError
 from opera.core.files import check_folder
 from opera.core.paths import user_path
-from opera.core.terminal import log
+from opera.core.terminal import counted, log
 from opera.data.names import source_title
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
 from opera.data.text_files import checked_encoding
@@ -104,14 +105,7 @@ class RetrievalData:
     sets: tuple[RetrievalData, ...] = ()
 
     def __repr__(self) -> str:
-        return f"RetrievalData({self.title}: {self.counts_in_words})"
-
-    @property
-    def counts_in_words(self) -> str:
-        """The counts in words: ``66 documents, 300 train queries, 300 train pairs``."""
-        return ", ".join(
-            f"{count:,} {name.replace('_', ' ')}" for name, count in self.counts().items()
-        )
+        return f"RetrievalData({self.title}: {counts_in_words(self.counts())})"
 
     @property
     def title(self) -> str:
@@ -239,3 +233,12 @@ class RetrievalData:
                 query_rows = qrels.query_rows[qrels.query_index]
                 for query, doc, grade in zip(query_rows, qrels.doc_rows, qrels.grades, strict=True):
                     file.write(f"{query_ids[query]}\t{doc_ids[doc]}\t{grade}\n")
+
+
+def counts_in_words(counts: Mapping[str, int]) -> str:
+    """Return :meth:`RetrievalData.counts` in words: ``1 document, 2 train queries``."""
+    nouns = {"documents": "document", "queries": "query", "pairs": "pair"}
+    words = [(count, *name.rpartition("_")) for name, count in counts.items()]
+    return ", ".join(
+        counted(count, f"{split} {nouns[noun]}".strip()) for count, split, _, noun in words
+    )

@@ -58,7 +58,6 @@ from opera.retrieval.locate import (
     is_loaded,
     locate_model,
     model_title,
-    origin_of,
     run_corpus_text,
     run_data,
     run_of,
@@ -232,7 +231,7 @@ def _write(
     folder: Path,
 ) -> Export:
     """Write the forms into an empty folder, load them from there, and measure them."""
-    model_folder, origin = Path(locate_model(source)), origin_of(source)
+    model_folder, run = Path(locate_model(source)), run_of(source)
     kind, onnx = processor_kind(), folder / ONNX_FOLDER / ONNX_FILE
     if forms != ("static",):
         log.info("exporting to ONNX")
@@ -265,7 +264,9 @@ def _write(
         or round(4e-6 * parameter_count(model), 2),
         processor=f"{kind}, {counted(torch.get_num_threads(), 'thread')}",
         forms=tuple(exported_forms),
-        keyword_weights={} if origin is None else origin.keyword_weights,
+        keyword_weights={}
+        if run is None or run.record.keywords is None
+        else run.record.keywords.weights,
         versions={package: version(package) for package in (*VERSIONS, *packages)},
     )
     exported.write(folder)

@@ -15,13 +15,13 @@ from opera.config.negatives import LabelSettings
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.arrays import IntArray
-from opera.core.terminal import counted
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
 from opera.data.decisions import with_decisions
 from opera.data.loading import ColumnNames, named_source, with_list_options
 from opera.data.names import source_title
 from opera.data.pairs import TrainingPairs
+from opera.data.retrieval_data import counts_in_words
 from opera.data.splits import known_fraction
 from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, find_leak
 from opera.labels.estimate import noise_interval, noise_rate
@@ -144,11 +144,7 @@ class Inspection:
     @property
     def size(self) -> str:
         """The counts in words: ``1 document, 2 train queries``."""
-        nouns = {"documents": "document", "queries": "query", "pairs": "pair"}
-        words = [(count, *name.rpartition("_")) for name, count in self.counts.items()]
-        return ", ".join(
-            counted(count, f"{split} {nouns[noun]}".strip()) for count, split, _, noun in words
-        )
+        return counts_in_words(self.counts)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries, lists and numbers, for JSON."""
@@ -256,7 +252,7 @@ def inspect(
             name: find_leak(loaded, name, queries, queries_of(qrels), seed, show, device)
             for name, qrels in others.items()
         },
-        unlabelled=len(pool) - len(pool.only(pairs.pair_doc)),
+        unlabelled=pool.others(pairs.pair_doc),
         draws=defaults.draws_per_document(len(loaded.corpus), processes=1),
         negatives=by_draws(kind, defaults, len(loaded.corpus), processes=1),
         suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),

@@ -47,8 +47,8 @@ def packing(model: SentenceTransformer) -> Iterator[None]:
     """Let a transformer on a CPU use OPERA's dropout, and if it can, OPERA's attention.
 
     Embeddings change only by rounding, which a test with three texts checks once per model. Threads
-    that share a model take turns. ``OPERA_PLAIN`` and
-    ``OPERA_REPRODUCIBLE`` switch both off.
+    that share a model take turns. ``OPERA_PLAIN`` and ``OPERA_REPRODUCIBLE`` switch
+    both off.
     """
     transformer = getattr(model[0], "auto_model", None)
     on_cpu = model.device.type == "cpu" and not is_plain()

@@ -25,6 +25,7 @@ from opera.core.terminal import counted, log, shown
 from opera.data.combined import data_sets
 from opera.data.loading import with_paths
 from opera.data.qrels import TeacherScores
+from opera.data.retrieval_data import counts_in_words
 from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import EmbeddingParts
 from opera.retrieval.hybrid import KeywordSearch
@@ -32,6 +33,7 @@ from opera.retrieval.locate import model_title, trained_queries
 from opera.retrieval.models import lengths_of
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
 from opera.run_folder.record import DataRecord, ModelRecord, RunRecord, SetRecord
+from opera.training_pairs.documents import DocumentPool
 from opera.training_pairs.prepare import Prepared
 
 RECORDED_VERSIONS = (
@@ -128,7 +130,7 @@ def announce(prepared: Prepared) -> None:
     )
     for note in data.notes:
         log.info("note: %s", note)
-    log.info("%s: %s", data.name, data.counts_in_words)
+    log.info("%s: %s", data.name, counts_in_words(data.counts()))
     model = model_title(prepared.model.source)
     log.info(
         "model %s on %s, %s",
@@ -170,12 +172,19 @@ def _announce_steps(prepared: Prepared) -> None:
         settings.temperature,
         KINDS[prepared.situation.model],
     )
-    unlabelled = len(data.corpus) - len(np.unique(data.training_split().doc_rows))
-    if unlabelled and prepared.data.negatives == "labelled" and settings.negatives is None:
+    if (
+        prepared.data.negatives == "labelled"
+        and settings.negatives is None
+        and (
+            others := DocumentPool.of(data, settings.corpus_text).others(
+                data.training_split().doc_rows
+            )
+        )
+    ):
         log.info(
-            "note: %s no training pair, so OPERA leaves them out of the random negatives; it would "
-            "draw each %.0f times, which teaches the model that they are never the answer",
-            "1 document has" if unlabelled == 1 else f"{unlabelled:,} documents have",
+            "note: the random negatives leave out %s without a training pair; the training would "
+            "draw each %.0f times, and teach the model that they are never the answer",
+            counted(others, "document"),
             settings.draws_per_document(len(data.corpus), prepared.processes),
         )
     rate, usual = resolved(settings.learning_rate), automatic_rate(prepared.situation)

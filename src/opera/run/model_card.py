@@ -24,6 +24,7 @@ from opera.core.measure_names import DEFAULT_MEASURES, hub_key
 from opera.core.terminal import counted
 from opera.data.loading import without_folders
 from opera.data.names import MEMORY, source_title
+from opera.data.retrieval_data import counts_in_words
 from opera.retrieval.locate import MINILM
 from opera.run_folder.folder import CARD_FILE, RECIPE_FILE
 from opera.run_folder.record import RunRecord
@@ -124,9 +125,7 @@ def write_model_card(
         steps=record.training.steps,
         seed=record.seed,
         measures=_measures(record, measures, per_query),
-        counts=", ".join(
-            f"{count:,} {name.replace('_', ' ')}" for name, count in record.data.counts.items()
-        ),
+        counts=counts_in_words(record.data.counts),
         query_length=_length(settings["max_query_length"]),
         document_length=_length(settings["max_passage_length"]),
         folder=EXAMPLE_FOLDER,

@@ -74,9 +74,10 @@ def _keyword_sentence(
     if not any(keywords.weights.values()):
         return f"With keyword search: no gain on dev, so its weight is 0; {alone}."
     gain = change(per_query, PRIMARY, "final", "hybrid").in_points()
-    weights = ", ".join(f"{weight:g} for {name}" for name, weight in keywords.weights.items())
-    if len(keywords.weights) == 1:
-        weights = weights.partition(" ")[0]
+    weights = ", ".join(
+        f"{weight:g}" + f" for {name}" * (len(keywords.weights) > 1)
+        for name, weight in keywords.weights.items()
+    )
     advice = "; search with both, or try a larger base model" if bm25_is_better else ""
     return (
         f"With keyword search (w = {weights}): {PRIMARY} {in_points(means['hybrid'])}, {gain} "

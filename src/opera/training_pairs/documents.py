@@ -47,6 +47,10 @@ class DocumentPool:
         others = np.setdiff1d(np.arange(len(self.group)), self.group[rows])
         return replace(self, left_out=np.union1d(self.left_out, others))
 
+    def others(self, rows: IntArray) -> int:
+        """Count the documents of the pool with another text than these rows."""
+        return len(self) - len(self.only(rows))
+
     def rows(self, places: IntArray) -> NDArray[np.int64]:
         """Return the corpus rows at 0-based places of the pool, in the same shape."""
         # Shift a place by the number of left-out rows before it. The i-th one is before the place
