@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin/
 PIP := $(RUN)python -m pip install --quiet --disable-pip-version-check --no-compile # what is used is compiled then
 IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with one thread: tests/shared_fixtures.py
-COMPUTING := $(addprefix tests/,run guard retrieval encoder deployment engine)
+COMPUTING := $(addprefix tests/,run guard retrieval encoder deployment training)
 
 unexport PYTHONDONTWRITEBYTECODE # else each process compiles torch and transformers again: half a minute
 

@@ -17,10 +17,10 @@ import numpy as np
 
 from opera.config.recipe import make_recipe
 from opera.data import load_data
-from opera.engine.train import RunSamplerLink, train
 from opera.run_folder.folder import Run, RunWriter
-from opera.training_pairs.build import build_training_set
-from opera.training_pairs.prepare import load_and_check
+from opera.training.build import build_training_set
+from opera.training.prepare import load_and_check
+from opera.training.train import RunSamplerLink, train
 
 DATA = Path("../shared/data/entailmentbank")
 WARM_UP = 2

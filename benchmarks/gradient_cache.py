@@ -40,13 +40,13 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     import torch
 
     from opera.data import load_data
-    from opera.engine.dataset import PairDataset
-    from opera.engine.loss import InfoNCELoss
-    from opera.engine.sampler import PairSampler, SetSampler
-    from opera.engine.sampler_link import SamplerLink
     from opera.methods import METHODS, Plan
     from opera.retrieval.models import load_model
-    from opera.training_pairs.documents import KnownPositives
+    from opera.training.dataset import PairDataset
+    from opera.training.documents import KnownPositives
+    from opera.training.loss import InfoNCELoss
+    from opera.training.sampler import PairSampler, SetSampler
+    from opera.training.sampler_link import SamplerLink
 
     data, model = load_data(source), load_model(model_source, "cpu").train()
     model.max_seq_length = tokens

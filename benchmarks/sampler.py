@@ -30,12 +30,12 @@ import numpy as np
 
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
-from opera.engine.sampler import PairSampler, SetSampler
 from opera.methods import METHODS, PairScores, Plan
 from opera.methods.counts import bucket_of
 from opera.methods.dynamic import DynamicPruning
-from opera.training_pairs.documents import DocumentPool
-from opera.training_pairs.negatives import RandomNegatives
+from opera.training.documents import DocumentPool
+from opera.training.negatives import RandomNegatives
+from opera.training.sampler import PairSampler, SetSampler
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))

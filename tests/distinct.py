@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from opera.data.pairs import TrainingPairs, pair_keys
-from opera.training_pairs.documents import DocumentPool, KnownPositives
+from opera.training.documents import DocumentPool, KnownPositives
 
 
 def pool_of(n_documents: int, left_out: Sequence[int] = ()) -> DocumentPool:

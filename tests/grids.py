@@ -126,7 +126,7 @@ def finish_planned(cell: PlannedRun, model: Path | None = None, ndcg: float = 0.
     """Write the run that a cell would leave, with the identity of the model and data if there is a model."""
     identity = None
     if model is not None:
-        from opera.training_pairs.prepare import load_and_check
+        from opera.training.prepare import load_and_check
 
         data = load_all([cell.data, *cell.also])
         identity = load_and_check(data, str(model), make_recipe(cell.values)).identity

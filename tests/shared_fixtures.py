@@ -81,7 +81,7 @@ def interrupted_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], AbstractC
 
     @contextmanager
     def interrupted(step: int) -> Iterator[None]:
-        from opera.engine.callbacks import Trace
+        from opera.training.callbacks import Trace
 
         on_step_end = Trace.on_step_end
 

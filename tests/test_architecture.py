@@ -16,7 +16,7 @@ import opera
 
 LAYERS = [
     "core", "data", "labels", "methods", "config", "run_folder", "identity", "encoder", "retrieval", "adapter",
-    "training_pairs", "engine", "guard", "run", "deployment", "experiments", "diagnostics", "api", "cli",
+    "training", "guard", "run", "deployment", "experiments", "diagnostics", "api", "cli",
 ]  # fmt: skip
 HOME = Path(opera.__file__).parent
 PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"

@@ -19,11 +19,13 @@ from opera.config.negatives import NEGATIVES
 from opera.config.optimisation import LOSSES
 from opera.core.errors import DataError, SettingError
 from opera.data.sources import SOURCES
-from opera.engine import loss  # noqa: F401 - fills the registry that forgotten_afterwards restores
 from opera.methods import METHODS, method_named
 from opera.methods.testing import check_method
 from opera.retrieval.measures import MEASURES, parse_measures, register_measure
-from opera.training_pairs import negatives  # noqa: F401 - as above
+from opera.training import (
+    loss,  # noqa: F401 - fills the registry that forgotten_afterwards restores
+    negatives,  # noqa: F401 - as above
+)
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 EXAMPLES = {

@@ -17,9 +17,9 @@ import pytest
 import opera
 import opera.methods
 from opera.data import register_source
-from opera.engine.loss import LOSSES, register_loss
 from opera.retrieval.measures import MEASURES, register_measure
-from opera.training_pairs.negatives import NEGATIVES, register_negatives
+from opera.training.loss import LOSSES, register_loss
+from opera.training.negatives import NEGATIVES, register_negatives
 from tiny_world import write_letter_model
 
 METHODS = [getattr(opera.methods, name) for name in opera.methods.__all__]

@@ -22,13 +22,13 @@ from turns import Turns, job
 
 from opera.config.recipe import make_recipe
 from opera.data import load_data
-from opera.engine.session import Session, new_record
-from opera.engine.train import RunSamplerLink, fit
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import is_static
 from opera.run_folder.folder import RunWriter
-from opera.training_pairs.build import build_training_set
-from opera.training_pairs.prepare import Prepared, load_and_check
+from opera.training.build import build_training_set
+from opera.training.prepare import Prepared, load_and_check
+from opera.training.session import Session, new_record
+from opera.training.train import RunSamplerLink, fit
 
 
 def prepared(work: dict[str, Any]) -> Prepared:

@@ -40,17 +40,17 @@ import opera
 from opera.core.arrays import IntArray
 from opera.core.intervals import EQUAL, signed
 from opera.core.rng import generator
-from opera.engine.loss import InfoNCELoss, register_loss
-from opera.engine.sampler import Batch
-from opera.engine.session import Session
 from opera.guard import choice, rule
 from opera.guard.choice import Guard, Weights, mixed_weights
 from opera.guard.rule import mean_variance
 from opera.retrieval.evaluation import Evaluation
 from opera.run import steps
-from opera.training_pairs.build import TrainingSet
-from opera.training_pairs.negatives import NegativeInputs, register_negatives
-from opera.training_pairs.prepare import encoder_of
+from opera.training.build import TrainingSet
+from opera.training.loss import InfoNCELoss, register_loss
+from opera.training.negatives import NegativeInputs, register_negatives
+from opera.training.prepare import encoder_of
+from opera.training.sampler import Batch
+from opera.training.session import Session
 from study import (
     ROOT,
     SETS,

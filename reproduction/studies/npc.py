@@ -52,9 +52,9 @@ from opera.core.arrays import FloatArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.settings import resolved
-from opera.engine.loss import InBatchLoss, batch_cosines, info_nce_losses, register_loss
-from opera.engine.sampler import Batch
-from opera.training_pairs.build import TrainingSet
+from opera.training.build import TrainingSet
+from opera.training.loss import InBatchLoss, batch_cosines, info_nce_losses, register_loss
+from opera.training.sampler import Batch
 
 RANDOM_DOCUMENTS = 500
 """Random documents that a pair's perplexity is measured against."""

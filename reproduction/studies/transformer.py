@@ -34,15 +34,15 @@ from opera.core.locks import sole_use
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
-from opera.engine.train import RunSamplerLink, train
 from opera.guard.choice import Weights
 from opera.retrieval.device import describe_device, pick_device, resolve_precision
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.run_folder.folder import Run as RunFolder
 from opera.run_folder.folder import RunWriter
-from opera.training_pairs.build import build_training_set
-from opera.training_pairs.prepare import encoder_of, load_and_check
+from opera.training.build import build_training_set
+from opera.training.prepare import encoder_of, load_and_check
+from opera.training.train import RunSamplerLink, train
 from opera_paper.noise import add_wrong_pairs
 from study import DATA, ROOT, STORED, fill, need, parsed, words
 from transformer_tables import (

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from opera.deployment.export import export as export
     from opera.deployment.push import push as push
     from opera.diagnostics.inspect import inspect as inspect
-    from opera.engine.pair_pruning import PairPruning as PairPruning
     from opera.experiments.grid.compare import compare as compare
     from opera.experiments.report import report as report
     from opera.retrieval.search import search as search
@@ -34,16 +33,17 @@ if TYPE_CHECKING:
     from opera.run.evaluate import evaluate as evaluate
     from opera.run_folder.folder import Run as Run
     from opera.run_folder.review import review as review
-    from opera.training_pairs.corpus_pairs import pairs as pairs
-    from opera.training_pairs.export import mine as mine
-    from opera.training_pairs.export import score as score
+    from opera.training.corpus_pairs import pairs as pairs
+    from opera.training.export import mine as mine
+    from opera.training.export import score as score
+    from opera.training.pair_pruning import PairPruning as PairPruning
 
 _MODULES = {
     "adapt": "opera.run.adapt",
     "evaluate": "opera.run.evaluate",
-    "score": "opera.training_pairs.export",
-    "mine": "opera.training_pairs.export",
-    "pairs": "opera.training_pairs.corpus_pairs",
+    "score": "opera.training.export",
+    "mine": "opera.training.export",
+    "pairs": "opera.training.corpus_pairs",
     "search": "opera.retrieval.search",
     "export": "opera.deployment.export",
     "push": "opera.deployment.push",
@@ -54,7 +54,7 @@ _MODULES = {
     "review": "opera.run_folder.review",
     "report": "opera.experiments.report",
     "RetrievalData": "opera.data",
-    "PairPruning": "opera.engine.pair_pruning",
+    "PairPruning": "opera.training.pair_pruning",
     "Run": "opera.run_folder.folder",
     "OperaError": "opera.core.errors",
     "InputError": "opera.core.errors",

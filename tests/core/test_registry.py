@@ -9,11 +9,11 @@ import pytest
 from opera.config.negatives import NEGATIVES
 from opera.config.optimisation import LOSSES
 from opera.core.registry import Registry
-from opera.engine import distillation  # noqa: F401 - fills the registry
-from opera.engine.loss import InfoNCELoss
 from opera.methods import METHODS
 from opera.retrieval.measures import MEASURES
-from opera.training_pairs.negatives import RandomNegatives
+from opera.training import distillation  # noqa: F401 - fills the registry
+from opera.training.loss import InfoNCELoss
+from opera.training.negatives import RandomNegatives
 
 
 @pytest.fixture

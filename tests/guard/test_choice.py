@@ -20,7 +20,7 @@ from opera.data.splits import draw_missing_splits
 from opera.guard import choice, dev_corpus
 from opera.run import steps
 from opera.run_folder.folder import Run
-from opera.training_pairs.prepare import load_and_check
+from opera.training.prepare import load_and_check
 from small_runs import assert_same_run
 from tiny_world import data_from_dicts
 

@@ -15,7 +15,7 @@ from opera.guard import choice
 from opera.guard import dev_corpus as module
 from opera.guard.dev_corpus import best_documents, dev_corpus, reduced_corpus
 from opera.retrieval.search import search_corpus
-from opera.training_pairs.prepare import Prepared, load_and_check
+from opera.training.prepare import Prepared, load_and_check
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import opera
 from opera.config.recipe import make_recipe
 from opera.guard.choice import Weights
 from opera.run.costs import time_run
-from opera.training_pairs.prepare import load_and_check
+from opera.training.prepare import load_and_check
 
 
 def test_timing_leaves_the_model_and_the_disk_as_they_were(

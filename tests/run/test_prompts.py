@@ -13,11 +13,11 @@ import pytest
 import opera
 from opera.config.recipe import make_recipe
 from opera.data import load_data
-from opera.engine.trainer import training_arguments
 from opera.retrieval.encoder import open_encoder
 from opera.run_folder.folder import Run
-from opera.training_pairs.build import build_training_set
-from opera.training_pairs.prepare import load_and_check
+from opera.training.build import build_training_set
+from opera.training.prepare import load_and_check
+from opera.training.trainer import training_arguments
 from small_runs import SMALL
 
 PROMPT = "t3w1 t3w2 t3w1 "

@@ -18,10 +18,10 @@ from opera.data import RetrievalData, load_all, load_data
 from opera.data.combined import first_rows
 from opera.data.id_lists import with_teacher
 from opera.deployment import export as export_module
-from opera.engine.train import RunSamplerLink
-from opera.training_pairs.build import build_training_set
-from opera.training_pairs.prepare import load_and_check
-from opera.training_pairs.prepare_data import prepare_data
+from opera.training.build import build_training_set
+from opera.training.prepare import load_and_check
+from opera.training.prepare_data import prepare_data
+from opera.training.train import RunSamplerLink
 from small_runs import FAST, SMALL
 from tiny_world import write_beir
 

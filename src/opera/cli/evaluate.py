@@ -82,7 +82,7 @@ def evaluate(
         parse_measures,
         write_trec_run,
     )
-    from opera.training_pairs.export_inputs import checked_output
+    from opera.training.export_inputs import checked_output
 
     if measures is not None and full:
         raise SettingError("--full --measures: give one of the two")

@@ -82,7 +82,7 @@ def score(
     opera train --teacher. A .jsonl file has FlagEmbedding's format, with pos_scores and
     neg_scores."""
     from opera.methods.selection import CBS_POOL
-    from opera.training_pairs.export import score as score_pairs
+    from opera.training.export import score as score_pairs
 
     if cbs_pool and not cbs:
         raise SettingError("--cbs-pool: needs --cbs")
@@ -141,7 +141,7 @@ def mine(
     **encoding: Any,
 ) -> None:
     """Mine hard negatives for the training queries. OPERA and FlagEmbedding train on the .jsonl."""
-    from opera.training_pairs.export import mine as mine_negatives
+    from opera.training.export import mine as mine_negatives
 
     table = mine_negatives(
         tables.source(data),
@@ -193,7 +193,7 @@ def pairs(
     """Generate weak training pairs from a corpus without labels: titles, headings, questions and
     docstrings, each with the text below it.
     """
-    from opera.training_pairs.corpus_pairs import pairs as make_pairs
+    from opera.training.corpus_pairs import pairs as make_pairs
 
     table = make_pairs(
         corpus,

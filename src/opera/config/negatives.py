@@ -37,7 +37,7 @@ def _parse_range(value: Any) -> Any:
 NEGATIVES: Registry[Any] = Registry(
     "kind of negatives", shipped=("none", "random", "labelled", "hard", "given", "teacher")
 )
-"""Values of ``negatives``; :mod:`opera.training_pairs.negatives` defines them."""
+"""Values of ``negatives``; :mod:`opera.training.negatives` defines them."""
 
 
 class MiningSettings(Settings):

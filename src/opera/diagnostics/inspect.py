@@ -37,10 +37,10 @@ from opera.retrieval.locate import (
 )
 from opera.retrieval.models import model_kind
 from opera.retrieval.prompts import with_data_prompt
-from opera.training_pairs.documents import DocumentPool
-from opera.training_pairs.negatives import by_draws
-from opera.training_pairs.prepare_data import automatic_negatives
-from opera.training_pairs.pretrained_scores import CBSRanks, rank_among_random
+from opera.training.documents import DocumentPool
+from opera.training.negatives import by_draws
+from opera.training.prepare_data import automatic_negatives
+from opera.training.pretrained_scores import CBSRanks, rank_among_random
 
 MIN_POOL = 20
 """The noise estimate needs so many random documents in a ranking."""

@@ -16,7 +16,6 @@ from opera.core.processes import from_main
 from opera.data import RetrievalData
 from opera.data.combined import data_sets
 from opera.data.splits import asks_about_known, known_fraction
-from opera.engine.session import Session, log_mean
 from opera.guard.dev_corpus import (
     DEPTH,
     GUARD_DOCUMENTS,
@@ -41,7 +40,8 @@ from opera.retrieval.fusion import POOL
 from opera.retrieval.hybrid import KeywordSearch
 from opera.retrieval.measures import parse_measures
 from opera.run_folder.record import CurvePoint, GuardRecord, KeywordsRecord, SecondTraining
-from opera.training_pairs.prepare import Prepared, encoder_of
+from opera.training.prepare import Prepared, encoder_of
+from opera.training.session import Session, log_mean
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,14 @@ from opera.config.recipe import make_recipe
 from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.core.terminal import counted
-from opera.engine.train import RunSamplerLink, train
 from opera.guard.choice import Weights
 from opera.guard.dev_corpus import GUARD_DOCUMENTS
 from opera.guard.rule import mixing_weights_to_try
 from opera.retrieval.models import is_static
 from opera.run_folder.folder import RunWriter
-from opera.training_pairs.build import build_training_set
-from opera.training_pairs.prepare import Prepared
+from opera.training.build import build_training_set
+from opera.training.prepare import Prepared
+from opera.training.train import RunSamplerLink, train
 
 STEPS, TEXTS = 3, 64
 """Steps that are timed, after one for warm-up, and documents that are encoded."""

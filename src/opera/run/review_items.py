@@ -13,13 +13,13 @@ from opera.core.measure_names import PRIMARY
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.pairs import pair_keys
-from opera.engine.train import Fit
 from opera.labels.review import SHORT, Labelled, test_items, training_items
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.search import search_corpus
-from opera.training_pairs.build import TrainingSet
-from opera.training_pairs.documents import KnownPositives
+from opera.training.build import TrainingSet
+from opera.training.documents import KnownPositives
+from opera.training.train import Fit
 
 MOST_QUERIES = 2000
 """Most training queries that are searched for missing labels."""

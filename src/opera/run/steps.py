@@ -20,10 +20,6 @@ from opera.core.measure_names import PRIMARY, column
 from opera.core.processes import everywhere
 from opera.core.terminal import counted, log
 from opera.data.combined import data_sets
-from opera.engine.callbacks import checked_callbacks, logging_services
-from opera.engine.session import Session, announce, log_mean, new_record
-from opera.engine.train import Fit, facts_of, fit
-from opera.engine.trainer import training_arguments
 from opera.guard.choice import Guard, Weights, mixed_weights
 from opera.guard.rule import guarded_measure
 from opera.identity.run import Origin, refuse_other_run
@@ -66,7 +62,11 @@ from opera.run_folder.housekeeping import (
 from opera.run_folder.log import logged_to
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
 from opera.run_folder.verdict import dev_sentence
-from opera.training_pairs.prepare import Prepared, encoder_of, load_and_check
+from opera.training.callbacks import checked_callbacks, logging_services
+from opera.training.prepare import Prepared, encoder_of, load_and_check
+from opera.training.session import Session, announce, log_mean, new_record
+from opera.training.train import Fit, facts_of, fit
+from opera.training.trainer import training_arguments
 
 MODELS = ("base", "fine_tuned", "final")
 """The keys of the models in ``measures.json``."""

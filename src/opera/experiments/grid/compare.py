@@ -31,7 +31,7 @@ from opera.retrieval.measures import parse_measures
 from opera.retrieval.prompts import ROLES, prompts_in_folder, warn_of_missing_prompts
 from opera.run.adapt import foresee
 from opera.run_folder.folder import run_in
-from opera.training_pairs.prepare_data import prepare_data
+from opera.training.prepare_data import prepare_data
 
 
 def compare(
@@ -189,7 +189,7 @@ def _check_same(
     names = (*EncodingSettings.model_fields, "query_vectors", "document_vectors")
     key = repr([data.fingerprint, *(getattr(settings, name) for name in names)])
     if key not in fingerprints:
-        from opera.training_pairs.prepare import load_and_check  # imports torch
+        from opera.training.prepare import load_and_check  # imports torch
 
         fingerprints[key] = load_and_check(data, model, recipe).model.encoder.fingerprint
     identity = run_identity(recipe, with_splits, fingerprints[key])

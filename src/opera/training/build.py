@@ -1,0 +1,258 @@
+"""Build the training set of a run: pairs, negatives, and the base model's scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.config.recipe import Recipe
+from opera.core.arrays import BoolArray, FloatArray
+from opera.core.settings import resolved
+from opera.core.terminal import log
+from opera.data import RetrievalData
+from opera.data.combined import data_sets, first_rows
+from opera.data.identity import text_keys
+from opera.data.pairs import TrainingPairs
+from opera.data.qrels import DocumentLists, Qrels
+from opera.methods import Method, PairScores
+from opera.training.documents import DocumentPool, KnownPositives
+from opera.training.mining import Miner
+from opera.training.negatives import (
+    ListedNegatives,
+    NegativeInputs,
+    Negatives,
+    build_negatives,
+    by_draws,
+)
+from opera.training.prepare import Prepared
+from opera.training.pretrained_scores import pretrained_scores
+from opera.training.quotas import Quotas, plan_of
+
+
+@dataclass(frozen=True)
+class SetTrainingPairs:
+    """One data set of a run. Queries and documents have the row numbers of this set.
+
+    Attributes:
+        data: its texts and negatives.
+        train: its training pairs, with weights.
+        pairs: the same pairs, with queries numbered from 0.
+        first_query: the number of its first training query in the run.
+        first_document: the row of its first document in the run.
+    """
+
+    data: RetrievalData
+    train: Qrels
+    pairs: TrainingPairs
+    first_query: int
+    first_document: int
+
+    @property
+    def confirmed(self) -> BoolArray:
+        """Whether a decision calls each pair correct: bool ``[N of the set]``."""
+        confirmed = () if self.data.confirmed is None else self.data.confirmed
+        return np.asarray(np.isin(text_keys(self.data, self.train), confirmed))
+
+    def known_of_set(self, known: KnownPositives) -> KnownPositives:
+        """Return the known positives of this set, with its training queries and corpus rows."""
+        queries = slice(self.first_query, self.first_query + self.pairs.n_queries)
+        documents = slice(self.first_document, self.first_document + len(self.data.corpus))
+        return replace(
+            known,
+            query_group=known.query_group[queries],
+            document_group=known.document_group[documents],
+        )
+
+
+@dataclass(frozen=True)
+class NegativeSources:
+    """The source of explicit negatives, and the known positives to exclude.
+
+    Attributes:
+        kind: the kind of negatives.
+        sets: the negatives of each set, with the set's training queries and corpus rows.
+        known: the known positives by their texts: training pairs, held-out pairs, and documents
+            that equal the query. With ``prune_before_mining``, it lacks pruned pairs.
+        lists: the lists of negatives per training query in all sets; ``None`` without lists.
+    """
+
+    kind: str
+    sets: tuple[Negatives, ...]
+    known: KnownPositives
+    lists: DocumentLists | None
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """The training set of a run: n queries with N positive pairs.
+
+    Attributes:
+        data: the data set, for the texts.
+        sets: the data sets that it combines, or only itself. Their pairs follow each other.
+        quotas: the mix of several data sets; ``None`` for a single data set.
+        train: the training judgements, with grades and weights ``[N]``.
+        pairs: the training pairs.
+        scores: the base model's scores of each set's pairs; empty if the method needs none.
+            Training overwrites them.
+        similarity: float32 ``[N]``, a copy of the base model's similarities.
+        negatives: the negatives.
+    """
+
+    data: RetrievalData
+    sets: tuple[SetTrainingPairs, ...]
+    quotas: Quotas | None
+    train: Qrels
+    pairs: TrainingPairs
+    scores: tuple[PairScores, ...]
+    similarity: NDArray[np.float32] | None
+    negatives: NegativeSources
+
+    @property
+    def first_pairs(self) -> NDArray[np.int64]:
+        """The first pair of each set, then N: int64 ``[sets + 1]``."""
+        return np.cumsum([0, *(one_set.pairs.n_pairs for one_set in self.sets)])
+
+    @property
+    def copies(self) -> NDArray[np.int64] | None:
+        """One number per pair, equal for pairs with the same texts, int64 ``[N]``; ``None`` if no
+        pair has a copy. A single data set has none, because it merges them.
+        """
+        if not self.data.sets:
+            return None
+        texts, number = np.unique(text_keys(self.data, self.train), return_inverse=True)
+        return None if len(texts) == len(number) else np.asarray(number)
+
+    @property
+    def loss_weights(self) -> NDArray[np.float32] | None:
+        """The factor of each pair's loss with ``pair_weights=loss``: float32 ``[N]``."""
+        if self.train.weights is None:
+            return None
+        return np.concatenate(
+            [loss_weights(one_set.train.weights_or_ones()) for one_set in self.sets]
+        )
+
+    @property
+    def shared_arrays(self) -> list[Any]:
+        """The arrays that must be equal in all processes."""
+        arrays: list[Any] = [self.pairs.pair_query, self.pairs.pair_doc]
+        for scores in self.scores:
+            arrays += [scores.similarity, scores.loss]
+        return arrays if self.negatives.lists is None else [*arrays, self.negatives.lists.doc_rows]
+
+    def methods(self, recipe: Recipe, processes: int) -> list[Method[Any]]:
+        """Create the method of each set; automatic settings must be resolved.
+
+        Args:
+            recipe: the method and its settings.
+            processes: the number of processes that train together.
+        """
+        run_plan = plan_of(recipe, processes)
+        plans = [run_plan] if self.quotas is None else self.quotas.plans(run_plan)
+        starts = self.scores or [None] * len(self.sets)
+        return [
+            recipe.method_class(one_set.pairs, plan, recipe.method_settings, start)
+            for one_set, plan, start in zip(self.sets, plans, starts, strict=True)
+        ]
+
+
+def build_training_set(prepared: Prepared, data: RetrievalData | None = None) -> TrainingSet:
+    """Build the training set. Mining and scores encode queries and corpus if needed.
+
+    Scores and negatives of a data set use only the documents of this set. Scores come before
+    negatives, because with ``prune_before_mining`` the method prunes pairs first.
+
+    Args:
+        prepared: the run.
+        data: the version of the data with the train split; ``None``: ``with_splits``.
+    """
+    data = prepared.data.with_splits if data is None else data
+    sets, train = _sets_of(data), data.training_split()
+    pairs, quotas = train.pairs(), None
+    if data.sets:
+        quotas = Quotas.of(
+            [one_set.data.name for one_set in sets],
+            [one_set.pairs.n_pairs for one_set in sets],
+            prepared.settings,
+        )
+    known = KnownPositives.of(data, train.query_rows, pairs)
+    scores = _scores(prepared, sets, known)
+    similarity = np.concatenate([of_set.similarity for of_set in scores]) if scores else None
+    none = NegativeSources("random", (), known, None)
+    without_negatives = TrainingSet(data, sets, quotas, train, pairs, scores, similarity, none)
+    if prepared.settings.prune_before_mining:
+        methods = without_negatives.methods(prepared.recipe, prepared.processes)
+        pruned = ~np.concatenate([method.kept for method in methods])
+        known = known.without(pairs.pair_query[pruned], pairs.pair_doc[pruned])
+    return replace(without_negatives, negatives=_negatives(prepared, without_negatives, known))
+
+
+def _sets_of(data: RetrievalData) -> tuple[SetTrainingPairs, ...]:
+    """Return the parts of combined data; for a single data set, a list with this one."""
+    sets, first_query = [], 0
+    for one_set, first_document in zip(data_sets(data), first_rows(data)[1].tolist(), strict=False):
+        train = one_set.training_split()
+        sets.append(SetTrainingPairs(one_set, train, train.pairs(), first_query, first_document))
+        first_query += train.n_queries
+    return tuple(sets)
+
+
+def _scores(
+    prepared: Prepared, sets: Sequence[SetTrainingPairs], known: KnownPositives
+) -> tuple[PairScores, ...]:
+    """Compute the base model's scores of each set's pairs; none if the method needs none."""
+    settings, method = prepared.settings, prepared.recipe.method_class
+    if not method.needs_scores(prepared.recipe.method_settings):
+        return ()
+    encoder, text = prepared.model.encoder, settings.corpus_text
+    return tuple(
+        pretrained_scores(
+            one_set.pairs,
+            encoder.encode_queries(one_set.data, one_set.train.query_rows),
+            encoder.encode_corpus(one_set.data, text),
+            temperature=resolved(settings.temperature),
+            set_size=settings.documents_per_pass(prepared.processes),
+            seed=settings.seed,
+            known=one_set.known_of_set(known) if settings.mask_known_positives else None,
+            pool=DocumentPool.of(one_set.data, text),
+            cbs_pool=method.cbs_pool_size(prepared.recipe.method_settings),
+        )
+        for one_set in sets
+    )
+
+
+def _negatives(
+    prepared: Prepared, training_set: TrainingSet, known: KnownPositives
+) -> NegativeSources:
+    """Build the negatives of each set, without ``known`` positives."""
+    settings, encoder, chosen = prepared.settings, prepared.model.encoder, prepared.data.negatives
+    sources, sets, quotas = [], training_set.sets, training_set.quotas
+    shares = [1.0] if quotas is None else quotas.probabilities.tolist()
+    for one_set, share in zip(sets, shares, strict=True):
+        kind, data = chosen, one_set.data
+        if {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None:
+            kind = "random"  # only other data sets have this kind
+        if quotas is not None:
+            kind = by_draws(kind, settings, len(data.corpus) / share, prepared.processes)
+        if kind != chosen:
+            log.info("note: negatives of %s are %s", data.title, kind)
+        miner = Miner.of(encoder, data, settings.corpus_text, settings)
+        query_rows, known_here = one_set.train.query_rows, one_set.known_of_set(known)
+        inputs = NegativeInputs(data, query_rows, one_set.pairs, known_here, settings, miner)
+        sources.append(build_negatives(kind, inputs))
+    lists = [of_set.lists if isinstance(of_set, ListedNegatives) else None for of_set in sources]
+    joined = DocumentLists.joined(
+        lists,
+        [one_set.pairs.n_queries for one_set in sets],
+        [one_set.first_document for one_set in sets],
+    )
+    return NegativeSources(chosen, tuple(sources), known, joined)
+
+
+def loss_weights(weights: FloatArray) -> NDArray[np.float32]:
+    """Return the factor of each pair's loss, its weight over the mean weight: float32."""
+    exact = np.asarray(weights, dtype=np.float64)
+    return np.asarray(exact / exact.mean(), dtype=np.float32)

@@ -1,0 +1,128 @@
+"""Look up the texts of the sampler's batches, as texts, token ids or row numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import PartialState
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from torch.utils.data import Dataset
+
+from opera.config.training import TrainSettings
+from opera.core.arrays import IntArray
+from opera.core.settings import resolved
+from opera.encoder.token_ids import TokenSource, has_token_path, prompt_length, training_tokens
+from opera.retrieval.models import reads_vectors
+from opera.retrieval.prompts import ROLES, Role, prompt_for
+from opera.training.build import TrainingSet
+from opera.training.sampler import Batch
+
+Lookup = Callable[[IntArray], Sequence[Any]]
+"""Returns the model's input for rows of the query table or of the corpus."""
+
+
+class PairDataset(Dataset[dict[str, Any]]):
+    """Looks up a batch at a time.
+
+    An item has a column for the query, a column per document, and ``label``, its pair id. Apart
+    from the texts, the loss needs only the pair ids, which the collator turns into one int64 tensor
+    ``[m]``.
+
+    Args:
+        query_rows: int32 ``[n]``, the query table's row of each training query.
+        n_negatives: explicit negatives per query.
+        queries: looks up queries.
+        documents: looks up documents.
+    """
+
+    def __init__(
+        self, query_rows: NDArray[np.int32], n_negatives: int, queries: Lookup, documents: Lookup
+    ) -> None:
+        self.query_rows, self.queries, self.documents = query_rows, queries, documents
+        self.column_names = [*column_names(n_negatives), "label"]
+
+    def __len__(self) -> int:
+        return len(self.query_rows)
+
+    def __getitems__(self, batch: Batch) -> list[dict[str, Any]]:
+        """Return the items of a batch."""
+        queries = self.queries(self.query_rows[batch.queries])
+        documents = iter(self.documents(batch.doc_rows.ravel()))
+        return [
+            {
+                "anchor": query,
+                **{name: next(documents) for name in self.column_names[1:-1]},
+                "label": pair_id,
+            }
+            for pair_id, query in zip(batch.pair_ids.tolist(), queries, strict=True)
+        ]
+
+
+def collate_tokens(
+    items: Sequence[dict[str, Any]], prompt_lengths: Mapping[str, int | None]
+) -> dict[str, Any]:
+    """Turn items with token ids into a batch for the loss, all on the CPU.
+
+    Args:
+        items: the rows of the batch.
+        prompt_lengths: tokens of each column's prompt, for a pooling that excludes the prompt.
+
+    Returns:
+        ``label``, int64 ``[m]``, and for each column the lists ``COLUMN_input_ids``.
+    """
+    batch: dict[str, Any] = {"label": torch.tensor([item["label"] for item in items])}
+    for column, length in prompt_lengths.items():
+        batch[f"{column}_input_ids"] = [item[column] for item in items]
+        batch[f"{column}_prompt_length"] = length
+    return batch
+
+
+def column_names(n_negatives: int) -> list[str]:
+    """Return the text columns in the order of the loss: anchor, positive, negatives."""
+    return ["anchor", "positive", *(f"negative_{number}" for number in range(1, n_negatives + 1))]
+
+
+def column_roles(settings: TrainSettings) -> dict[str, Role]:
+    """Return whether each text column holds queries or documents."""
+    columns = column_names(settings.n_negatives)
+    return {column: "query" if column == "anchor" else "document" for column in columns}
+
+
+def make_dataset(
+    model: SentenceTransformer, training_set: TrainingSet, settings: TrainSettings
+) -> tuple[PairDataset, Callable[..., dict[str, Any]] | None]:
+    """Return the data set and its collator, which is ``None`` for that of sentence-transformers.
+
+    The data set holds row numbers for a model that looks up vectors. Otherwise it holds token ids,
+    or texts if OPERA does not know the model's tokenizer.
+    """
+    data, rows = training_set.data, training_set.train.query_rows
+    n_negatives, corpus_text = settings.n_negatives, settings.corpus_text
+    if reads_vectors(model):
+        return PairDataset(rows, n_negatives, _numbers, _numbers), None
+    prompts = {role: prompt_for(model, role) for role in ROLES}
+    if not all(has_token_path(model, role, prompt) for role, prompt in prompts.items()):
+        look_up_queries = partial(data.queries.texts, corpus_text="text")
+        look_up_documents = partial(data.corpus.texts, corpus_text=corpus_text)
+        return PairDataset(rows, n_negatives, look_up_queries, look_up_documents), None
+    sampled = resolved(settings.max_steps) * settings.queries_per_step(PartialState().num_processes)
+    queries = TokenSource.of(model, data, "query", prompts["query"])
+    documents = TokenSource.of(model, data, "document", prompts["document"], corpus_text)
+    dataset = PairDataset(
+        rows,
+        n_negatives,
+        training_tokens(queries, sampled),
+        training_tokens(documents, sampled * (1 + n_negatives)),
+    )
+    lengths = {role: prompt_length(model, prompt) for role, prompt in prompts.items()}
+    prompt_lengths = {column: lengths[role] for column, role in column_roles(settings).items()}
+    return dataset, partial(collate_tokens, prompt_lengths=prompt_lengths)
+
+
+def _numbers(rows: IntArray) -> list[str]:
+    return [str(row) for row in rows.tolist()]

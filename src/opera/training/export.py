@@ -1,0 +1,381 @@
+"""``opera.score`` and ``opera.mine``: pair scores and mined negatives, as tables and files.
+
+The module imports torch only after the arguments and the data are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from opera.config.automatic import Situation, resolve
+from opera.config.negatives import MiningSettings
+from opera.config.training import EncodingSettings, TrainSettings
+from opera.core.arguments import MOST_SEED, whole_number
+from opera.core.arrays import IntArray
+from opera.core.processes import process_index
+from opera.core.settings import resolved
+from opera.core.terminal import log
+from opera.data import Qrels, RetrievalData, load_data
+from opera.data.combined import one_set
+from opera.data.loading import ColumnNames, log_notes, named_source
+from opera.data.qrels import DocumentLists
+from opera.data.texts import CorpusText
+from opera.retrieval.locate import (
+    Model,
+    checked_model,
+    inputs_of,
+    run_corpus_text,
+    with_grade,
+)
+from opera.retrieval.prompts import with_data_prompt
+from opera.training.documents import DocumentPool, KnownPositives
+from opera.training.export_inputs import (
+    NEGATIVES_FORMATS,
+    SCORE_FORMATS,
+    ScoreInputs,
+    checked_output,
+    write_table,
+)
+from opera.training.mining import Miner, check_range
+from opera.training.negatives import given_negatives
+
+if TYPE_CHECKING:
+    from opera.retrieval.device import Precision
+
+
+def score(
+    data: Any,
+    *,
+    model: Model | None = None,
+    reranker: str | Path | None = None,
+    negatives: int | str | None = None,
+    range: str | tuple[int, int] | None = None,
+    out: str | Path | None = None,
+    cbs_pool: int = 0,
+    relevant_grade: int | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    precision: Precision = "auto",
+    max_query_length: int | None = None,
+    max_passage_length: int | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    max_length: int | None = None,
+    columns: ColumnNames | None = None,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
+) -> pa.Table:
+    """Score every training pair with a model or a teacher.
+
+    A model's scores are the scores that SP ranks by and DP starts from, if a run reads texts of the
+    same lengths. A teacher is a reranker, or a model that also scores negatives. ``loss=distill``
+    trains on a teacher's scores.
+
+    Args:
+        data: anything :func:`opera.load_data` reads, or loaded data.
+        model: a sentence-transformers folder or hub id, a loaded SentenceTransformer, an OPERA run,
+            or ``minilm``. With a reranker, the model only mines negatives.
+        reranker: folder or hub id of a cross-encoder that scores the pairs instead of the model.
+        negatives: the negatives that a teacher scores. ``"given"`` are those that came with the
+            data (the default if there are any). A number N mines N negatives per query with the
+            model.
+        range: ranks LO:HI of the model's ranking to mine from, 1-based and inclusive; the default
+            is 10:100.
+        out: output file, optional: ``.parquet``, ``.tsv`` or ``.jsonl``. A teacher's ``.jsonl`` is
+            a FlagEmbedding training file with ``pos_scores`` and ``neg_scores``.
+        cbs_pool: number of random documents in the ranking for CBS (10,000 in the paper); 0
+            disables CBS.
+        relevant_grade: lowest grade that counts as relevant; the default is the run's if ``model``
+            is a run on these data, else 1.
+        seed: seed of the random documents.
+        overwrite: replace ``out`` if it exists.
+        precision: arithmetic of model and reranker.
+        max_query_length: tokens per query that the model reads; the default is the model's limit.
+        max_passage_length: tokens per document that the model reads; the default is the model's
+            limit.
+        query_prompt: text before each query, for the reranker if there is one; empty for none. The
+            default is the data's prompt, or the model's.
+        document_prompt: text before each document, with the same rules.
+        max_length: tokens of query and document together that the reranker reads; the default is
+            the reranker's limit.
+        columns: columns of tables by role, as for :func:`opera.load_data`.
+        encoding: encoding of tables, as for :func:`opera.load_data`.
+        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
+
+    Returns:
+        A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the estimated ``loss``,
+        and ``cbs`` if requested. A log line reports a pool smaller than ``cbs_pool``. For a
+        teacher: ``query_id``, ``doc_id``, ``score``.
+
+    Raises:
+        InputError: for invalid input.
+
+    Examples:
+        >>> table = opera.score("example:faq", model="minilm", out="scores.parquet")
+        >>> table.column_names[:4]
+        ['query_id', 'doc_id', 'grade', 'similarity']
+    """
+    settings = EncodingSettings.chosen(
+        precision=precision,
+        max_query_length=max_query_length,
+        max_passage_length=max_passage_length,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
+    inputs = ScoreInputs.checked(model, reranker, negatives, range, cbs_pool, max_length, settings)
+    source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
+    reads = inputs_of(source, inputs.model, inputs.reranker)
+    path = checked_output(out, SCORE_FORMATS, overwrite, source, reads)
+    seed = whole_number(seed, "seed", 0, MOST_SEED)
+    loaded, qrels = _training_qrels(source, inputs.model, relevant_grade, "score")
+    if inputs.reranker is None and inputs.negatives is None:
+        table, records = _score_pairs(inputs, loaded, qrels, settings, seed), None
+    else:
+        pairs, scores = _score_by_teacher(inputs, loaded, qrels, settings, seed)
+        query_rows = pairs.query_rows[pairs.query_index]
+        table = _table_of(loaded, query_rows, pairs.doc_rows, score=scores)
+        records = _scored_records(loaded, pairs, scores)
+    if path is not None and process_index() == 0:
+        write_table(path, table, records)
+    return table
+
+
+def _table_of(
+    data: RetrievalData, query_rows: IntArray, doc_rows: IntArray, **columns: Any
+) -> pa.Table:
+    """A table with a row per pair: its ids, and more columns."""
+    ids = {
+        "query_id": data.queries.id_column(query_rows),
+        "doc_id": data.corpus.id_column(doc_rows),
+    }
+    return pa.table({**ids, **columns})
+
+
+def _score_pairs(
+    inputs: ScoreInputs, loaded: RetrievalData, qrels: Qrels, settings: dict[str, Any], seed: int
+) -> pa.Table:
+    """Score the training pairs as a run does: similarity, estimated loss, CBS."""
+    from opera.retrieval.encoder import open_encoder
+    from opera.retrieval.models import model_kind
+    from opera.training.pretrained_scores import pretrained_scores
+
+    model, pairs = inputs.model, qrels.pairs()
+    assert model is not None
+    encoder = open_encoder(model, **with_data_prompt(settings, loaded, model), similarity="cosine")
+    corpus_text = run_corpus_text(model)
+    situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
+    defaults = resolve(TrainSettings(), situation)
+    scores = pretrained_scores(
+        pairs,
+        encoder.encode_queries(loaded, qrels.query_rows),
+        encoder.encode_corpus(loaded, corpus_text),
+        temperature=resolved(defaults.temperature),
+        set_size=defaults.documents_per_pass(processes=1),
+        seed=seed,
+        known=KnownPositives.of(loaded, qrels.query_rows, pairs),
+        pool=DocumentPool.of(loaded, corpus_text),
+        cbs_pool=inputs.cbs_pool,
+    )
+    columns = {"grade": qrels.grades, "similarity": scores.similarity, "loss": scores.loss}
+    if scores.cbs is not None:
+        columns["cbs"] = scores.cbs
+    return _table_of(loaded, qrels.query_rows[pairs.pair_query], pairs.pair_doc, **columns)
+
+
+def mine(
+    data: Any,
+    *,
+    model: Model,
+    out: str | Path | None = None,
+    range: str | tuple[int, int] | None = None,
+    keep: int = 15,
+    relative_margin: float | None = None,
+    absolute_margin: float | None = None,
+    max_score: float | None = None,
+    reranker: str | Path | None = None,
+    relevant_grade: int | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    precision: Precision = "auto",
+    max_query_length: int | None = None,
+    max_passage_length: int | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    columns: ColumnNames | None = None,
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
+) -> pa.Table:
+    """Mine hard negatives for the training queries.
+
+    Args:
+        data: anything :func:`opera.load_data` reads, or loaded data.
+        model: a sentence-transformers folder or hub id, a loaded SentenceTransformer, an OPERA run,
+            or ``minilm``.
+        out: output file, optional: ``.jsonl`` (FlagEmbedding: query, pos, neg) or ``.tsv`` (query
+            and document ids).
+        range: ranks LO:HI of the model's ranking to mine from, 1-based and inclusive; the default
+            is 10:100.
+        keep: maximum number of negatives per query.
+        relative_margin: leave out documents with a similarity above ``p - relative_margin * |p|``,
+            where p is the similarity of the query's least similar positive. They may be relevant
+            without a label.
+        absolute_margin: leave out documents with a similarity above ``p - absolute_margin``.
+        max_score: leave out documents with a higher similarity.
+        reranker: cross-encoder. Leave out documents that it scores as high as the query's worst
+            positive.
+        relevant_grade: lowest grade that counts as relevant; the default is the run's if ``model``
+            is a run on these data, else 1.
+        seed: seed of the random choice among the candidates.
+        overwrite: replace ``out`` if it exists.
+        precision: arithmetic of the model.
+        max_query_length: tokens per query; the default is the model's limit.
+        max_passage_length: tokens per document; the default is the model's limit.
+        query_prompt: text before each query, empty for none. The default is the data's prompt, or
+            the model's.
+        document_prompt: text before each document, with the same rules.
+        columns: columns of tables by role, as for :func:`opera.load_data`.
+        encoding: encoding of tables, as for :func:`opera.load_data`.
+        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
+
+    Returns:
+        A row per negative: ``query_id``, ``doc_id``.
+
+    Raises:
+        InputError: for invalid input.
+
+    Examples:
+        >>> table = opera.mine("example:faq", model="minilm", range="5:20", keep=2)
+        >>> table.num_rows
+        600
+    """
+    model = checked_model(model)
+    settings = EncodingSettings.chosen(
+        precision=precision,
+        max_query_length=max_query_length,
+        max_passage_length=max_passage_length,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
+    mining = MiningSettings.parse(
+        {
+            "range": range,
+            "keep": keep,
+            "relative_margin": relative_margin,
+            "absolute_margin": absolute_margin,
+            "max_score": max_score,
+            "reranker": reranker,
+        }
+    )
+    source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
+    reads = inputs_of(source, model, mining.reranker)
+    path = checked_output(out, NEGATIVES_FORMATS, overwrite, source, reads)
+    seed = whole_number(seed, "seed", 0, MOST_SEED)
+    loaded, qrels = _training_qrels(source, model, relevant_grade, "mine")
+    check_range(mining, len(loaded.corpus))
+    from opera.retrieval.encoder import open_encoder
+
+    encoder = open_encoder(model, **with_data_prompt(settings, loaded, model), similarity="cosine")
+    miner, pairs = Miner.of(encoder, loaded, run_corpus_text(model), mining), qrels.pairs()
+    known = KnownPositives.of(loaded, qrels.query_rows, pairs)
+    mined = miner.mine(qrels.query_rows, pairs, known, seed)
+    if mined.queries_without:
+        log.info(
+            "note: %d of %d queries have no negative at these ranks",
+            *(mined.queries_without, qrels.n_queries),
+        )
+    table = _table_of(loaded, qrels.query_rows[mined.queries], mined.doc_rows)
+    records = _mined_records(loaded, qrels, mined)
+    if path is not None and process_index() == 0:
+        write_table(path, table.rename_columns(["query-id", "corpus-id"]), records)
+    return table
+
+
+def _training_qrels(
+    data: str | RetrievalData, model: Model | None, relevant_grade: int | None, use: str
+) -> tuple[RetrievalData, Qrels]:
+    loaded = with_grade(one_set(log_notes(load_data(data)), use), model, relevant_grade)
+    return loaded, loaded.training_split()
+
+
+def _mined_records(
+    data: RetrievalData, qrels: Qrels, mined: DocumentLists
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a FlagEmbedding training file."""
+    positives = DocumentLists(qrels.offsets, qrels.doc_rows)
+    for number, query in enumerate(data.queries.by_turns(qrels.query_rows)):
+        pos, neg = (data.corpus.texts(lists.of_query(number)) for lists in (positives, mined))
+        yield {"query": query, "pos": pos, "neg": neg}
+
+
+def _scored_records(
+    data: RetrievalData, pairs: Qrels, scores: NDArray[np.float32]
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a FlagEmbedding training file with ``pos_scores`` and ``neg_scores``."""
+    for number, query in enumerate(data.queries.by_turns(pairs.query_rows)):
+        part = slice(*pairs.offsets[number : number + 2])
+        kinds = {"pos": pairs.grades[part] > 0, "neg": pairs.grades[part] <= 0}
+        texts = {
+            kind: data.corpus.texts(pairs.doc_rows[part][rows]) for kind, rows in kinds.items()
+        }
+        scored = {f"{kind}_scores": scores[part][rows].tolist() for kind, rows in kinds.items()}
+        yield {"query": query, **texts, **scored}
+
+
+def _score_by_teacher(
+    inputs: ScoreInputs, data: RetrievalData, qrels: Qrels, settings: Mapping[str, Any], seed: int
+) -> tuple[Qrels, NDArray[np.float32]]:
+    """Score training pairs and negatives by a reranker, or by a model's cosine.
+
+    Args:
+        inputs: the teacher, and the negatives.
+        data: the texts.
+        qrels: the training pairs.
+        settings: the settings of encoding; a reranker takes the prompts.
+        seed: seed of the choice among mined negatives.
+
+    Returns:
+        The training pairs and the negatives with grade 0, and their scores: float32 ``[M]``.
+    """
+    if isinstance(inputs.negatives, int):
+        check_range(inputs.mining, len(data.corpus))
+    from opera.retrieval.encoder import open_encoder, pair_similarities
+    from opera.retrieval.reranker import open_reranker
+
+    reranker = encoder = None
+    if inputs.reranker is not None:
+        prompts = {name: value for name, value in settings.items() if name.endswith("_prompt")}
+        settings = {name: value for name, value in settings.items() if name not in prompts}
+        reranker = open_reranker(
+            inputs.reranker,
+            **prompts,
+            max_length=inputs.max_length,
+            precision=settings.get("precision", "auto"),
+        )
+    text: CorpusText = "title_text"
+    if inputs.model is not None:
+        settings = with_data_prompt(settings, data, inputs.model)
+        encoder = open_encoder(inputs.model, **settings, similarity="cosine")
+        text = run_corpus_text(inputs.model)
+    known = KnownPositives.of(data, qrels.query_rows, qrels.pairs())
+    if isinstance(inputs.negatives, int) and encoder is not None:
+        miner = Miner(encoder, data, text, inputs.mining)
+        negatives = miner.mine(qrels.query_rows, qrels.pairs(), known, seed)
+    elif inputs.negatives == "given" or data.given_negatives is not None:
+        negatives = given_negatives(data, qrels.query_rows, known, DocumentPool.of(data, text))
+    else:
+        log.info("note: the data have no negatives; mine some with negatives=N")
+        negatives = DocumentLists.of([])
+    query, doc = np.unique([qrels.query_rows[negatives.queries], negatives.doc_rows], axis=1)
+    pairs = qrels.union(Qrels.from_arrays(query, doc, np.zeros(len(doc), dtype=np.int32)))
+    if encoder is None or reranker is not None:
+        assert reranker is not None
+        rows = pairs.query_rows[pairs.query_index], pairs.doc_rows
+        return pairs, reranker.score_pairs(data, *rows, text)
+    queries = encoder.encode_queries(data, pairs.query_rows)
+    return pairs, pair_similarities(pairs.pairs(), queries, encoder.encode_corpus(data, text))

@@ -1,0 +1,273 @@
+"""The contrastive loss of the paper, per pair, with in-batch negatives.
+
+To add a loss, define ``pair_losses`` in a subclass of :class:`InBatchLoss` and decorate the class
+with ``@register_loss("name")``. The name becomes a value of the setting ``loss``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from accelerate.utils import extract_model_from_parallel
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.losses.gradcache import CachedLossMixin, RandContext
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from opera.config.optimisation import LOSSES
+from opera.config.training import TrainSettings
+from opera.encoder.forward import Column, embed_columns, pads, token_features
+from opera.labels.ranks import p_values
+from opera.training.build import TrainingSet
+from opera.training.distributed import gather_embeddings
+from opera.training.documents import KnownPositives
+from opera.training.sampler import Batch
+from opera.training.sampler_link import SamplerLink
+
+
+def info_nce_losses(
+    similarity: Tensor, temperature: float, excluded: Tensor | None, first: int = 0
+) -> Tensor:
+    """InfoNCE: cross-entropy of each query's positive against the other documents of the batch.
+
+    Args:
+        similarity: float ``[m, M]`` cosines; row i's positive is column ``first`` + i.
+        temperature: divides the cosines (the paper's 0.02).
+        excluded: bool ``[m, M]``, documents to exclude from a row; never the row's positive.
+        first: column of the first row's positive; earlier columns belong to earlier processes.
+
+    Returns:
+        float ``[m]``, in nats.
+    """
+    logits = similarity / temperature
+    if excluded is not None:
+        logits = logits.masked_fill(excluded, -torch.inf)
+    return F.cross_entropy(
+        logits, first + torch.arange(len(logits), device=logits.device), reduction="none"
+    )
+
+
+class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
+    """Base class of losses that compare each query with all documents of its batch by cosine.
+
+    Several processes share a batch: each gathers the documents of all, with their gradients.
+
+    With ``gradient_cache``, a forward pass embeds only that many texts, which saves memory. First
+    passes, without gradients, give the loss. Second passes, with the same dropout, give the
+    gradients (GradCache, arXiv:2101.06983). Loss and gradients equal
+    those of a single pass.
+
+    Args:
+        model: the model that trains.
+        temperature: of the softmax.
+        known: the known positives of each query.
+        masks: whether known positives are excluded from a query's negatives; not in the paper.
+        gradient_cache: texts per forward pass; ``None`` for a column at once.
+        sizes: shorter embedding lengths (Matryoshka, arXiv:2205.13147). The loss is the mean over
+            these lengths and the full length; methods observe the loss at the full length.
+
+    Attributes:
+        link: holds the documents and weights of each batch, and receives the observations; set it
+            before training.
+    """
+
+    model: SentenceTransformer
+    link: SamplerLink
+    packs = True
+    """Whether texts may be packed; a compiled model does not allow it."""
+    negatives_are_random = True
+    """Whether the query's own negatives are random documents, so that p-values can use them."""
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        temperature: float,
+        known: KnownPositives,
+        *,
+        masks: bool = True,
+        gradient_cache: int | None = None,
+        sizes: Sequence[int] = (),
+    ) -> None:
+        super().__init__()
+        self.model, self.temperature = model, temperature
+        self.known, self.sizes, self.masks = known, tuple(sizes), masks
+        self.uses_gradient_cache = gradient_cache is not None
+        self.mini_batch_size = gradient_cache or 0
+
+    @abstractmethod
+    def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
+        """Return the loss of each pair, float ``[m]``; see :func:`info_nce_losses`."""
+
+    def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
+        """Return the loss of each pair of this process: float ``[m]``.
+
+        Override this instead of :meth:`pair_losses` if a loss needs the pair ids or the documents.
+
+        Args:
+            similarity: float ``[m, M]`` cosines with the documents ``batch.doc_rows.T.ravel()``.
+            excluded: bool ``[m, M]``, documents to exclude from a row.
+            batch: pair ids, documents and weights.
+        """
+        return self.pair_losses(similarity, excluded, batch.local.start)
+
+    def prepare(self, training_set: TrainingSet, settings: TrainSettings) -> None:
+        """Prepare the loss, before training, with data that batches lack."""
+
+    def observed(
+        self, similarity: Tensor, excluded: Tensor | None, batch: Batch, losses: Tensor
+    ) -> Tensor:
+        """Return the losses that methods observe, float ``[m]``, without gradients."""
+        return losses.detach()
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
+        """Return the mean of loss times weight over a batch; methods observe unweighted losses.
+
+        Args:
+            sentence_features: the columns anchor, positive and negatives, as the model's inputs or
+                as token ids from :func:`opera.training.dataset.collate_tokens`.
+            labels: int64 ``[m]``, the pair ids.
+
+        Raises:
+            TrainingError: if a loss is not a finite number.
+        """
+        if self.uses_gradient_cache:
+            features = self._model_inputs(sentence_features)
+            return CachedLossMixin.forward_cached(self, features, labels)
+        return self.loss_of(labels, self.embed(sentence_features))
+
+    def embed(self, sentence_features: Iterable[dict[str, Any]]) -> list[Tensor]:
+        """Return the embeddings of each column, float ``[m, dimension]``."""
+        columns = list(sentence_features)
+        if _are_token_ids(columns):
+            return embed_columns(
+                self.model,
+                [Column(features["input_ids"], features["prompt_length"]) for features in columns],
+                may_pack=self.packs,
+            )
+        return [self.model(features)["sentence_embedding"] for features in columns]
+
+    def _model_inputs(self, sentence_features: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the model's inputs for each column, which the gradient cache cuts into passes."""
+        columns = list(sentence_features)
+        if not _are_token_ids(columns):
+            return columns
+        bare: SentenceTransformer = extract_model_from_parallel(
+            self.model, keep_torch_compile=False
+        )
+        packed = self.packs and not pads(bare)
+        return [
+            token_features(bare, features["input_ids"], features["prompt_length"], packed=packed)
+            for features in columns
+        ]
+
+    def embed_minibatch(self, *args: Any, **kwargs: Any) -> tuple[Tensor, RandContext | None]:
+        """Embed a part of the texts, in float32 because the stored gradients would vanish in half
+        precision."""
+        embeddings, random_state = super().embed_minibatch(*args, **kwargs)
+        return at_least_float32(embeddings), random_state
+
+    def calculate_loss(
+        self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
+    ) -> Tensor:
+        """Return the loss; ``reps`` has ``[texts, dimension]`` per column and mini-batch."""
+        assert labels is not None
+        loss = self.loss_of(labels, [torch.cat(column) for column in reps])
+        if with_backward:
+            torch.autograd.backward(loss)
+        return loss.detach() if with_backward else loss
+
+    def loss_of(self, labels: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
+        """Return the mean of loss times weight, and report the observations.
+
+        Args:
+            labels: int64 ``[m]``, the pair ids.
+            embeddings: float ``[m, dimension]`` per column, of this process.
+        """
+        batch = self.link.batch(labels)
+        device = embeddings[0].device
+        # Cosines are float32, even those of embeddings in half precision.
+        with torch.autocast(device.type, enabled=False):
+            queries, *columns = (at_least_float32(column) for column in embeddings)
+            documents = torch.cat([gather_embeddings(column) for column in columns])
+            marked = self.known.among_negatives(
+                batch.queries[batch.local], batch.doc_rows, batch.local.start
+            )
+            known = torch.from_numpy(marked).to(device)
+            excluded = known if self.masks else None
+            similarity = batch_cosines(queries, documents)
+            losses = self.batch_losses(similarity, excluded, batch)
+            observed = self.observed(similarity, excluded, batch, losses)
+            self._observe(labels, batch, similarity.detach(), observed, known)
+            for size in self.sizes:
+                losses = losses + self.batch_losses(
+                    batch_cosines(queries[:, :size], documents[:, :size]), excluded, batch
+                )
+        weights = torch.from_numpy(batch.weights[batch.local]).to(device)
+        return (losses * weights).mean() / (1 + len(self.sizes))
+
+    def _observe(
+        self, pair_ids: Tensor, batch: Batch, similarity: Tensor, losses: Tensor, known: Tensor
+    ) -> None:
+        """Report each pair's cosine, loss ``[m]`` and p-value, from ``similarity [m, M]`` and
+        ``known [m, M]``."""
+        cosines = similarity[:, batch.local].diagonal()
+        # p-values compare a document with random documents of the same data set only.
+        document_sets = np.tile(batch.sets, batch.doc_rows.shape[1])
+        foreign = torch.from_numpy(batch.sets[batch.local][:, None] != document_sets)
+        excluded = known | foreign.to(known.device)
+        if not self.negatives_are_random:  # a random document ranks below mined ones
+            rows = torch.arange(len(known), device=known.device)
+            for first in range(len(batch.doc_rows), known.shape[1], len(batch.doc_rows)):
+                excluded[rows, first + batch.local.start + rows] = True
+        p = p_values(similarity, excluded, batch.local.start)
+        self.link.observe(pair_ids, cosines, losses, p)
+
+
+class InfoNCELoss(InBatchLoss):
+    """The paper's loss: cross-entropy of the positive against the batch (Section 2.1)."""
+
+    def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
+        """InfoNCE."""
+        return info_nce_losses(similarity, self.temperature, excluded, first)
+
+
+def _are_token_ids(columns: Sequence[dict[str, Any]]) -> bool:
+    """Whether the columns come from :func:`opera.training.dataset.collate_tokens`."""
+    return all(isinstance(features.get("input_ids"), list) for features in columns)
+
+
+def batch_cosines(queries: Tensor, documents: Tensor) -> Tensor:
+    """Return the cosines of queries ``[m, dimension]`` and documents ``[M, dimension]``: float
+    ``[m, M]``."""
+    return F.normalize(queries, dim=-1) @ F.normalize(documents, dim=-1).T
+
+
+def at_least_float32(embeddings: Tensor) -> Tensor:
+    """Convert embeddings to float32, unless their precision is higher."""
+    return embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
+
+
+LOSSES.update(infonce=InfoNCELoss)
+
+Loss = TypeVar("Loss", bound=type[InBatchLoss])
+
+
+def register_loss(name: str) -> Callable[[Loss], Loss]:
+    """Return a class decorator that makes ``name`` a value of the setting ``loss``.
+
+    Raises:
+        ValueError: if a loss has this name; upper and lower case do not differ.
+
+    Examples:
+        >>> from opera.training.loss import LOSSES, InfoNCELoss
+        >>> @register_loss("my-infonce")
+        ... class MyInfoNCE(InfoNCELoss):
+        ...     pass
+        >>> "my-infonce" in LOSSES
+        True
+    """
+    return LOSSES.decorator(name)

@@ -1,0 +1,261 @@
+"""Explicit negatives of the training queries.
+
+They are random (from the whole corpus, or among the documents with a training pair), mined from
+the base model's ranking, given with the data, or scored by a teacher.
+For a new kind, write a class that takes a :class:`NegativeInputs` and has a method ``draw``. The
+decorator ``@register_negatives("name")`` makes it a value of the setting ``negatives``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.config.negatives import NEGATIVES
+from opera.config.training import TrainSettings
+from opera.core.arrays import IntArray
+from opera.core.errors import SettingError
+from opera.core.rng import generator
+from opera.core.terminal import counted, log
+from opera.data import RetrievalData
+from opera.data.identity import equal_places, teacher_by_text
+from opera.data.pairs import TrainingPairs
+from opera.data.qrels import DocumentLists
+from opera.retrieval.locate import locate_model
+from opera.retrieval.measures import Ranking
+from opera.training.documents import DocumentPool, KnownPositives
+from opera.training.mining import Miner, check_range, first_of_copies
+
+MOST_DRAWS = 15
+"""With more draws per document, random negatives do harm: they push a document without a training
+pair away from too many queries, and no pair pulls it back (study: docs/training.md)."""
+
+Kind = TypeVar("Kind", bound=Callable[..., Any])
+
+
+class Negatives(Protocol):
+    """A source of explicit negatives for batches."""
+
+    def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
+        """Return corpus rows, int64 ``[B, count]``, for training queries ``[B]`` at a step."""
+        ...
+
+
+@dataclass(frozen=True)
+class NegativeInputs:
+    """The inputs of a kind of negatives.
+
+    Attributes:
+        data: the data set.
+        query_rows: int32 ``[n]``, the row of each training query in the query table.
+        pairs: the training pairs.
+        known: the known positives; without pruned pairs if ``prune_before_mining``.
+        settings: the run's settings.
+        miner: mines with the base model.
+    """
+
+    data: RetrievalData
+    query_rows: NDArray[np.int32]
+    pairs: TrainingPairs
+    known: KnownPositives
+    settings: TrainSettings
+    miner: Miner
+
+    @property
+    def pool(self) -> DocumentPool:
+        """The documents that may be negatives: those with a text."""
+        return DocumentPool.of(self.data, self.settings.corpus_text)
+
+    def search(self, depth: int) -> Ranking:
+        """Rank the corpus for each training query with the base model, down to a depth."""
+        return self.miner.rank(self.query_rows, depth)
+
+
+@dataclass(frozen=True)
+class RandomNegatives:
+    """Uniform samples of the documents."""
+
+    pool: DocumentPool
+
+    def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
+        """Return rows drawn uniformly. The loss masks known positives among them."""
+        places = generator(seed, "negatives", step).integers(
+            len(self.pool), size=len(queries) * count
+        )
+        return self.pool.rows(places.reshape(len(queries), count))
+
+
+@dataclass(frozen=True)
+class ListedNegatives:
+    """Uniform samples of a list per query, or of all documents if the list is empty."""
+
+    lists: DocumentLists
+    pool: DocumentPool
+
+    def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
+        """Return rows, without repeats if the list has at least ``count`` documents."""
+        rng, doc_rows = generator(seed, "negatives", step), self.lists.doc_rows
+        starts, lengths = self.lists.offsets[queries], self.lists.counts[queries]
+        places = np.empty((len(queries), count), dtype=np.int64)
+        distinct = lengths >= count
+        for column in range(count):
+            # Sample one of the unused places, then shift it by the number of used places before it.
+            # The cost does not depend on the length of a list.
+            place = rng.integers(np.where(distinct, lengths - column, np.maximum(lengths, 1)))
+            for used in np.sort(places[:, :column], axis=1).T:
+                place += distinct & (place >= used)
+            places[:, column] = place
+        empty = lengths == 0
+        sampled = self.pool.rows(rng.integers(len(self.pool), size=places.shape))
+        sampled[~empty] = doc_rows[starts[~empty, None] + places[~empty]]
+        return sampled
+
+
+def _hard(inputs: NegativeInputs) -> Negatives:
+    mined = inputs.miner.mine(inputs.query_rows, inputs.pairs, inputs.known, inputs.settings.seed)
+    return ListedNegatives(mined, inputs.pool)
+
+
+def _given(inputs: NegativeInputs) -> Negatives:
+    lists = given_negatives(inputs.data, inputs.query_rows, inputs.known, inputs.pool)
+    return ListedNegatives(lists, inputs.pool)
+
+
+def _scored(inputs: NegativeInputs) -> Negatives:
+    data = inputs.data
+    assert data.teacher is not None
+    teacher, queries = teacher_by_text(data, data.teacher), data.query_group[inputs.query_rows]
+    bounds = np.searchsorted(teacher.query_rows, [queries, queries + 1])
+    lists = [teacher.doc_rows[start:stop] for start, stop in bounds.T]
+    return ListedNegatives(_allowed(lists, inputs.known, inputs.pool), inputs.pool)
+
+
+def _random(inputs: NegativeInputs) -> Negatives:
+    return RandomNegatives(inputs.pool)
+
+
+def _labelled(inputs: NegativeInputs) -> Negatives:
+    labelled = inputs.pool.only(inputs.pairs.pair_doc)
+    return RandomNegatives(labelled if len(labelled) else inputs.pool)
+
+
+NEGATIVES.update(
+    none=_random, random=_random, labelled=_labelled, hard=_hard, given=_given, teacher=_scored
+)
+
+
+def given_negatives(
+    data: RetrievalData, query_rows: IntArray, known: KnownPositives, pool: DocumentPool
+) -> DocumentLists:
+    """Return the negatives that came with a query or a copy of it.
+
+    Leave out documents without a text and known positives, and log their number.
+    """
+    negatives = _given_of(data)
+    query, rows = equal_places(data.query_group[query_rows], data.query_group)
+    lists = [np.empty(0, dtype=np.int32) for _ in query_rows]
+    for number, row in zip(query.tolist(), rows.tolist(), strict=True):
+        lists[number] = np.concatenate([lists[number], negatives.of_query(row)])
+    return _allowed(lists, known, pool, "given negative")
+
+
+def _given_of(data: RetrievalData) -> DocumentLists:
+    if data.given_negatives is None:
+        raise SettingError(
+            f"negatives=given: {data.title} has no negatives; use negatives=random or "
+            "negatives=hard"
+        )
+    return data.given_negatives
+
+
+def _allowed(
+    lists: Sequence[IntArray], known: KnownPositives, pool: DocumentPool, noun: str | None = None
+) -> DocumentLists:
+    """Leave out documents without a text and known positives; log their number, if ``noun``."""
+    with_text = [rows[pool.holds(rows)] for rows in lists]
+    allowed = [
+        rows[first_of_copies(pool.group[rows][None])[0] & ~known.contains(query, rows)]
+        for query, rows in zip(np.arange(len(with_text))[:, None], with_text, strict=True)
+    ]
+    sizes = [sum(map(len, documents)) for documents in (lists, with_text, allowed)]
+    for number, reason in enumerate(("without a text", "that are positives of the query")):
+        if noun is not None and sizes[number] > sizes[number + 1]:
+            left_out = counted(sizes[number] - sizes[number + 1], noun)
+            log.info("note: left out %s %s", left_out, reason)
+    return DocumentLists.of(allowed)
+
+
+def register_negatives(name: str) -> Callable[[Kind], Kind]:
+    """Return a decorator that makes ``name`` a value of the setting ``negatives``.
+
+    It decorates a class or a function that takes a :class:`NegativeInputs` and returns
+    :class:`Negatives`.
+
+    Raises:
+        ValueError: if another kind has the name, in upper or lower case.
+
+    Examples:
+        >>> @register_negatives("first")
+        ... class FirstDocuments:
+        ...     def __init__(self, inputs):
+        ...         self.inputs = inputs
+        ...
+        ...     def draw(self, queries, count, seed, step):
+        ...         return np.zeros((len(queries), count), dtype=np.int64)
+        >>> "first" in NEGATIVES
+        True
+    """
+    return NEGATIVES.decorator(name)
+
+
+def by_draws(kind: str, settings: TrainSettings, documents: float, processes: int) -> str:
+    """Return the kind of negatives; for random ones, ``random`` or ``labelled`` by the draws.
+
+    Args:
+        kind: the kind, without regard to the draws. It stays if the user chose it.
+        settings: the run's settings, with the automatic steps and batch size.
+        documents: the number of documents in the corpus, over the fraction of pairs from it.
+        processes: the number of processes that train together.
+    """
+    if settings.negatives is not None or kind not in ("random", "labelled"):
+        return kind
+    draws = settings.draws_per_document(documents, processes)
+    return "random" if draws <= MOST_DRAWS else "labelled"
+
+
+def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> None:
+    """Check that the data have negatives of a kind.
+
+    Raises:
+        SettingError: if the data have no given or scored negatives, or the corpus has too few
+            documents to mine.
+        ModelError: if the reranker does not exist.
+    """
+    if kind == "given":
+        _given_of(data)
+    if kind == "teacher" and data.teacher is None:
+        raise SettingError(
+            "negatives=teacher: the data have no teacher scores; pass them with --teacher"
+        )
+    if kind == "hard":
+        check_range(settings, len(data.corpus))
+        if settings.reranker is not None:
+            locate_model(settings.reranker)
+
+
+def build_negatives(kind: str, inputs: NegativeInputs) -> Negatives:
+    """Build the negatives of a kind; log the number of queries without one."""
+    if inputs.settings.n_negatives == 0:
+        return RandomNegatives(inputs.pool)
+    negatives: Negatives = NEGATIVES.find(kind)(inputs)
+    if isinstance(negatives, ListedNegatives) and (count := negatives.lists.queries_without):
+        log.info(
+            "note: using random negatives for %s without a %s negative",
+            counted(count, "query"),
+            kind,
+        )
+    return negatives

@@ -1,0 +1,427 @@
+"""``opera.PairPruning``: the sampler of ``opera train`` in your sentence-transformers script."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from sentence_transformers.base.sampler import (
+    BatchSamplers,
+    DefaultBatchSampler,
+    MultiDatasetBatchSamplers,
+)
+from torch import Tensor, nn
+from torch.utils.data import RandomSampler
+from transformers import TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
+
+from opera.core.arguments import flag, number, text, whole_number
+from opera.core.arrays import IntArray
+from opera.core.errors import ModelError, RunFolderError, SettingError, TrainingError
+from opera.core.files import check_output, is_page
+from opera.core.paths import user_path
+from opera.core.processes import process_count, process_index
+from opera.core.terminal import log, shown
+from opera.labels.estimate import NoisyLabels
+from opera.labels.review_page import SUFFIXES, chosen_items, write_review
+from opera.labels.visits import FirstVisits
+from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
+from opera.run_folder.folder import SAMPLER_FILE
+from opera.training.distinct_batches import DistinctSampler
+from opera.training.distributed import refuse_differences
+from opera.training.documents import DocumentPool
+from opera.training.observed_loss import ObservedLoss, temperature_of
+from opera.training.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all, with_list_prompts
+from opera.training.pretrained_scores import pretrained_scores
+from opera.training.sampler import PairSampler
+from opera.training.sampler_link import SamplerLink, read_state
+
+DEFAULT_PREFETCH = 2
+"""Batches that each worker of torch's data loader reads ahead."""
+
+
+class PairPruning(SamplerLink):
+    """Lets one of OPERA's methods sample the batches of a ``SentenceTransformerTrainer``.
+
+        pruning = opera.PairPruning(model, dataset, args=args)
+        trainer = SentenceTransformerTrainer(
+            model,
+            args,
+            train_dataset=pruning.dataset,
+            loss=pruning.watch(loss),
+            callbacks=[pruning.callback],
+        )
+
+    A row of the data set is a pair: the first text column is the query, the second its positive
+    document. Rows with the same query belong together. Rows with label 0 are skipped, unless all
+    labels are 0 or some have fractions: fractions are scores for the loss.
+
+    A batch of the trainer is one step of the method. The label column of ``pruning.dataset`` holds
+    pair ids. See docs/coming-from-sentence-transformers.md.
+
+    Args:
+        model: the model, before training. If the method needs the base model's scores,
+            PairPruning encodes the data set now.
+        dataset: a ``datasets.Dataset``, or several by name. A list of positives becomes a row for
+            each. A list of negatives becomes columns, as many as the shortest list has texts.
+        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
+            ``denoise``, one that you registered, or ``auto`` for
+            :data:`opera.methods.DEFAULT_METHOD`.
+        args: the trainer's arguments. PairPruning encodes the data set with their prompts, and sets
+            their ``batch_sampler``.
+        temperature: divides the cosines in the losses that the method observes; by default the
+            temperature of the loss.
+        settings: settings of the method, such as ``alpha_end=3`` or ``k=0.5``.
+
+    Attributes:
+        dataset: the rows with their pair ids, for ``train_dataset``.
+        sampler: for ``args.batch_sampler``.
+        callback: for ``callbacks``.
+
+    Raises:
+        SettingError: for an unknown method or setting, or if ``args`` has another batch sampler.
+        DataError: if the data set has no pairs of texts.
+        ModelError: if ``model`` is not a SentenceTransformer.
+
+    Examples:
+        >>> from datasets import Dataset
+        >>> from sentence_transformers import SentenceTransformer
+        >>> texts = [f"text {number}" for number in range(8)]
+        >>> dataset = Dataset.from_dict({"anchor": texts, "positive": texts[::-1]})
+        >>> pruning = opera.PairPruning(SentenceTransformer("all-MiniLM-L6-v2"), dataset, "ft")
+        >>> pruning.dataset.num_rows
+        8
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        dataset: Any,
+        method: str = AUTO,
+        *,
+        args: Any = None,
+        temperature: float | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        if not isinstance(model, SentenceTransformer):
+            raise ModelError(
+                f"model: must be a SentenceTransformer, got {shown(type(model).__name__)}"
+            )
+        if temperature is not None:
+            number(temperature, "temperature", 1e-6, 1e6)
+        if args is not None:
+            check_arguments(args)
+        self.model, self.method = (
+            model,
+            method_named(DEFAULT_METHOD if method == AUTO else text(method, "method")),
+        )
+        self.method_settings = self.method.settings_class.parse(settings)
+        self.temperature, self._prompts = temperature, getattr(args, "prompts", None) or None
+        self.sampler, self._seed = self.batches_of, 0
+        self._losses: dict[str, ObservedLoss] = {}
+        self.batches = read_all(dataset)
+        self.first_pairs = np.cumsum([0, *(rows.pairs.n_pairs for rows in self.batches)])
+        self.names = [rows.name for rows in self.batches]
+        for rows in self.batches:
+            self.method.check(self.method_settings, rows.pairs.n_queries, rows.pairs.n_pairs)
+            if self.method.needs_scores(self.method_settings):
+                rows.vectors = rows.encode(model, self._prompts)
+        by_name = {rows.name: rows.dataset for rows in self.batches}
+        self.dataset = by_name if isinstance(dataset, Mapping) else by_name[ONLY]
+        if args is not None:
+            args.batch_sampler = self.sampler
+
+    def watch(self, loss: Any) -> Any:
+        """Wrap a loss for the trainer, so that it reports what the method observes.
+
+        Args:
+            loss: a loss over (anchor, positive, negatives), a function that returns a loss for the
+                model, or a dictionary of losses by data set.
+
+        Raises:
+            SettingError: if ``loss`` is not a loss, if its temperature is unknown, or if the method
+                weighs pairs and the loss cannot.
+        """
+        if isinstance(loss, Mapping):
+            return {name: self._watch(of_set, name) for name, of_set in loss.items()}
+        return self._watch(loss, ONLY)
+
+    def noisy_labels(self, name: str = ONLY) -> NoisyLabels | None:
+        """Estimate which rows have wrong labels, with any method (docs/noisy-labels.md).
+
+        Args:
+            name: of the data set, if there are several.
+
+        Returns:
+            The noise rate with its interval, ``probability_wrong`` of each row of the data set,
+            float32, NaN for rows that were not trained, and the ``suspicious`` rows, int64, worst
+            first; ``None`` while fewer than 300 rows were trained.
+
+        Raises:
+            SettingError: before training, or for an unknown name.
+        """
+        return self._trained_batches(name, "noisy_labels").noisy_labels()
+
+    def review(
+        self, path: str | Path, *, name: str = ONLY, items: int = 200, overwrite: bool = False
+    ) -> Path:
+        """Write a page to review suspicious rows and a random sample of the other rows
+        (docs/noisy-labels.md).
+
+        Args:
+            path: the page, or a table if it ends in ``.csv``. In the decisions, ``query_id`` and
+                ``doc_id`` are both the row of ``pruning.dataset``. An earlier page is replaced.
+            name: of the data set, if there are several.
+            items: how many rows at most.
+            overwrite: whether another file at ``path`` may be replaced.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            SettingError: before training, for an unknown name or suffix, or if the file exists and
+                is not an earlier page.
+        """
+        file = user_path(path, "path")
+        check_output(
+            file,
+            "path",
+            SUFFIXES,
+            overwrite=flag(overwrite, "overwrite"),
+            ours=lambda file: is_page(file, "OPERA review"),
+        )
+        contents = self._trained_batches(name, "review").review(self._seed)
+        chosen = chosen_items(contents, {}, whole_number(items, "items", 1))
+        write_review(file, "Rows of the data set", "train", contents, chosen)
+        return file
+
+    def _trained_batches(self, name: str, function: str) -> PairRows:
+        if name not in self.names:
+            raise SettingError(f"{function}: name must be one of {self.names}, got {shown(name)}")
+        if not self.samplers:
+            raise SettingError(f"{function}: nothing is trained yet; call it after trainer.train()")
+        return self.batches[self.names.index(name)]
+
+    def rows_of(self, pair_ids: Tensor) -> tuple[PairRows, IntArray]:
+        """Return the data set of a batch, and the ids of its pairs in the data set."""
+        number, ids = self._of_sampler(pair_ids.cpu().numpy())
+        return self.batches[number], ids
+
+    def batches_of(self, dataset: Any, **how: Any) -> Any:
+        """Return OPERA's batch sampler for ``pruning.dataset``, and torch's for other data sets.
+
+        Raises:
+            TrainingError: if a training or an evaluation has already read the data set.
+        """
+        rows = next((rows for rows in self.batches if rows.dataset is dataset), None)
+        if rows is None:
+            return DefaultBatchSampler(
+                RandomSampler(dataset, generator=how.get("generator")), **how
+            )
+        if rows.length:
+            raise TrainingError(
+                f"PairPruning: {rows.data.source} is read again, by a second training or an "
+                f"evaluation; {ADVICE_ONCE}"
+            )
+        size = how["batch_size"]
+        self._seed, of_all = how.get("seed") or 0, size * process_count()
+        steps = rows.pairs.n_pairs / of_all
+        rows.batch_size = size
+        rows.length = (int(steps) if how["drop_last"] else math.ceil(steps)) * process_count()
+        return rows
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Create the samplers; if the trainer resumes, load their state from its checkpoint.
+
+        The lag is how far the trainer reads ahead. While the first batch of an optimizer step
+        trains, accelerate has read one batch of the next step, and the loader's workers hold more.
+        Each batch is one draw in every process.
+
+        Raises:
+            SettingError: for arguments that do not fit, such as new prompts after the scoring, or a
+                batch that would hold a query twice.
+            RunFolderError: if the checkpoint lacks the sampler's state, or belongs to another
+                training.
+        """
+        check_arguments(args)
+        other_prompts = self._prompts != (args.prompts or None)
+        for wrong, message in (
+            (
+                other_prompts and any(rows.vectors for rows in self.batches),
+                f"args.prompts={shown(args.prompts)}: the pairs were scored with "
+                f"{shown(self._prompts)}; pass the trainer's arguments to PairPruning (args=args)",
+            ),
+            (
+                not self._losses,
+                "PairPruning: no loss is watched; pass loss=pruning.watch(loss) to the trainer",
+            ),
+            (
+                not all(rows.length for rows in self.batches),
+                "PairPruning: the trainer does not train on pruning.dataset; pass "
+                "train_dataset=pruning.dataset to the trainer, unchanged, and set "
+                "args.batch_sampler = pruning.sampler",
+            ),
+        ):
+            if wrong:
+                raise SettingError(message)
+        loader = kwargs["train_dataloader"]
+        for rows in self.batches:
+            loader.collate_fn.prompts = with_list_prompts(loader.collate_fn.prompts, rows.lists)
+        processes, accumulation = process_count(), args.gradient_accumulation_steps
+        prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
+        lag = processes * (accumulation + 1 + args.dataloader_num_workers * prefetched)
+        per_epoch, updates = len(loader), max(1, -(-len(loader) // accumulation))
+        epochs, left = divmod(state.max_steps, updates)
+        read = (epochs * per_epoch + min(left * accumulation, per_epoch)) * processes
+        in_turns = args.multi_dataset_batch_sampler == MultiDatasetBatchSamplers.ROUND_ROBIN
+        lengths = [1 if in_turns else rows.length for rows in self.batches]
+        for rows, length in zip(self.batches, lengths, strict=True):
+            draws = max(1, math.ceil(read * length / sum(lengths)))
+            rows.sampler = self._sampler(rows, draws, lag)
+        self.samplers = [rows.sampler for rows in self.batches]
+        if state.global_step:
+            skips = 0 if args.ignore_data_skip else state.global_step % updates
+            self._resume(args, state, skips * accumulation * processes)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Report how many rows had a known positive among their negatives."""
+        super().on_train_end(args, state, control, **kwargs)
+        for loss in self._losses.values():
+            if any(loss.shares_with_positives) and process_index() == 0:
+                log.warning(
+                    "note: for %.1f%% of the trained rows, other documents of the batch were known "
+                    "positives of the query, and %s may take them for negatives; lower "
+                    "per_device_train_batch_size, or use MultipleNegativesRankingLoss(model), from "
+                    "which OPERA excludes them",
+                    100 * np.mean(loss.shares_with_positives),
+                    type(loss.loss).__name__,
+                )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Trainers pickle and copy their arguments, which hold the sampler; exclude the model.
+        return object.__new__, (PairPruning,)
+
+    def __deepcopy__(self, memo: Any) -> PairPruning:
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state between two optimizer steps."""
+        starts = {str(number): rows.epoch_start for number, rows in enumerate(self.batches)}
+        method = zlib.crc32(self.method.name.encode())
+        return {**super().state_dict(), "epoch_starts": starts, "method": method}
+
+    def _resume(self, args: Any, state: Any, skipped: int) -> None:
+        """Load the sampler's state; the trainer skips ``skipped`` batches of the epoch."""
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        file = folder / SAMPLER_FILE
+        if not file.is_file():
+            raise RunFolderError(
+                f"{file}: does not exist, so PairPruning cannot resume; pass "
+                "callbacks=[pruning.callback] to the trainer, which writes the file, and resume "
+                "from a checkpoint in args.output_dir"
+            )
+        saved = TrainerState.load_from_json(str(folder / TRAINER_STATE_NAME))
+        try:
+            if saved.log_history != state.log_history:
+                raise ValueError("its weights are from another training")
+            sampler_state = read_state(file)
+            if int(sampler_state["method"]) != zlib.crc32(self.method.name.encode()):
+                raise ValueError(f"its method is not {self.method.name}")
+            self.load_state_dict(sampler_state)
+            trained = [
+                rows.resume(int(sampler_state["epoch_starts"][str(number)]), skipped > 0)
+                for number, rows in enumerate(self.batches)
+            ]
+            if sum(trained) != skipped:
+                raise ValueError(
+                    f"batches of this epoch: {sum(trained)} trained, but {skipped} skipped"
+                )
+        except (KeyError, ValueError, TrainingError) as error:
+            raise RunFolderError(
+                f"{file}: cannot be resumed ({error}); resume from a checkpoint in "
+                "args.output_dir, with the same data set, method and arguments"
+            ) from None
+
+    def _observe(
+        self, number: int, pair_ids: IntArray, similarity: Any, losses: Any, p: Any
+    ) -> None:
+        # Only the first visit gives a p-value: later the model has trained on the pair.
+        first_p = np.where(self.batches[number].was_trained(pair_ids), np.float32(np.nan), p)
+        super()._observe(number, pair_ids, similarity, losses, first_p)
+        self.batches[number].mark_trained(pair_ids)
+
+    def _sampler(self, rows: PairRows, draws: int, lag: int) -> PairSampler:
+        scores = self._scores(rows)
+        values = () if scores is None else (scores.similarity, scores.loss)
+        arrays = (rows.pairs.pair_query, rows.pairs.pair_doc, *values)
+        refuse_differences("training pairs or scores", arrays)
+        plan = Plan(self._seed, draws, rows.batch_size)
+        method = self.method(rows.pairs, plan, self.method_settings, scores)
+        repeated = len(np.unique(rows.copies)) < rows.pairs.n_pairs
+        visits = FirstVisits.none(rows.pairs.n_pairs, copies=rows.copies if repeated else None)
+        documents = rows.documents[:, :0] if self._loss_of(rows).masks else rows.documents
+        batches = DistinctSampler(method, documents, rows.known)
+        return PairSampler([batches], rows.pairs, plan, rows.batch_size, lag=lag, visits=visits)
+
+    def _loss_of(self, rows: PairRows) -> ObservedLoss:
+        return self._losses.get(rows.name) or next(iter(self._losses.values()))
+
+    def _scores(self, rows: PairRows) -> PairScores | None:
+        """Return the base model's scores, from batches like those of the loss."""
+        if rows.vectors is None:
+            return None
+        loss = self._loss_of(rows)
+        return pretrained_scores(
+            rows.pairs,
+            *rows.vectors,
+            loss.temperature,
+            rows.batch_size * (len(rows.columns) - 1) * (process_count() if loss.across else 1),
+            self._seed,
+            rows.known if loss.masks else None,
+            DocumentPool.of(rows.data, "text"),
+            self.method.cbs_pool_size(self.method_settings),
+        )
+
+    def _watch(self, loss: Any, name: str) -> nn.Module:
+        if not callable(loss):
+            raise SettingError(f"loss: must be a loss or its class, got {shown(loss)}")
+        module = loss if isinstance(loss, nn.Module) else loss(self.model)
+        module = module.loss if isinstance(module, ObservedLoss) else module
+        if all(part is not self.model for part in module.modules()):
+            raise SettingError(
+                f"loss: {type(module).__name__} has another model than PairPruning; use the same "
+                "model for both"
+            )
+        temperature = temperature_of(module) if self.temperature is None else self.temperature
+        observed = ObservedLoss(self, self.rows_of, self.model, module, temperature)
+        if self.method.weighs and not observed.masks:
+            raise SettingError(
+                f"method={self.method.name}: the method weighs pairs, which "
+                f"{type(module).__name__} with these arguments cannot; use "
+                "MultipleNegativesRankingLoss over cosines in one direction, or another method"
+            )
+        self._losses[name] = observed
+        return observed
+
+
+def check_arguments(args: Any) -> None:
+    """Check the trainer's arguments.
+
+    Raises:
+        SettingError: if their class is wrong, or another batch sampler is set.
+    """
+    if not isinstance(args, SentenceTransformerTrainingArguments):
+        raise SettingError(f"args: must be SentenceTransformerTrainingArguments, got {shown(args)}")
+    sampler = args.batch_sampler
+    ours = isinstance(getattr(sampler, "__self__", None), PairPruning)
+    if not ours and sampler != BatchSamplers.BATCH_SAMPLER:
+        raise SettingError(
+            f"args.batch_sampler={shown(sampler)}: PairPruning samples the batches itself; remove "
+            "batch_sampler"
+        )

@@ -1,0 +1,354 @@
+"""Load and check data, model and settings before a run writes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+
+from opera.adapter.model import adapter_model, encode_all, save_adapted
+from opera.adapter.vectors import service_model
+from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
+from opera.config.recipe import Recipe
+from opera.config.training import EncodingSettings, TrainSettings
+from opera.core.errors import ModelError, SettingError
+from opera.data import RetrievalData
+from opera.identity.run import run_identity
+from opera.retrieval.device import pick_device
+from opera.retrieval.encoder import EmbeddingParts, Encoder
+from opera.retrieval.locate import Model, is_loaded, locate_model, model_title, origin_of
+from opera.retrieval.lora import add_lora, has_lora, lora_parameters, merged
+from opera.retrieval.models import (
+    checkpoint_gradients,
+    is_static,
+    lengths_of,
+    load_model,
+    model_kind,
+    parameter_count,
+    quiet_libraries,
+    reads_vectors,
+    set_dropout,
+    set_lengths,
+    with_separate_settings,
+)
+from opera.retrieval.prompts import ROLES, set_prompts, warn_of_missing_prompts
+from opera.training.negatives import by_draws
+from opera.training.prepare_data import RunData, prepare_data
+
+LITTLE_LOST = 0.05
+"""The fraction of the training queries, or of the pairs, that dev may take without a second
+training.
+"""
+MOST_CHEAP_STEPS = 200
+"""A transformer does not train a second time if training has more steps."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A loaded and checked run that has not written anything yet.
+
+    Attributes:
+        given: the user's settings.
+        recipe: the settings with resolved automatic values.
+        situation: the facts that automatic values depend on.
+        data: the data in the versions that a run needs.
+        model: the model to train, and the base model.
+    """
+
+    given: Recipe
+    recipe: Recipe
+    situation: Situation
+    data: RunData
+    model: RunModel
+
+    @property
+    def settings(self) -> TrainSettings:
+        """The settings that do not belong to the method."""
+        return self.recipe.train
+
+    @property
+    def processes(self) -> int:
+        """The number of processes that train together."""
+        return self.situation.processes
+
+    @property
+    def is_static(self) -> bool:
+        """Whether a static model or an adapter trains, which takes seconds."""
+        return self.situation.model not in TRANSFORMERS
+
+    @property
+    def refits(self) -> bool:
+        """Whether the model trains a second time, with the dev queries back in train.
+
+        By default only if dev took enough of train and another training is cheap.
+        """
+        settings, data = self.settings, self.data
+        if not (settings.guard and data.dev_drawn):
+            return False
+        if settings.refit is not None:
+            return settings.refit
+        cheap = self.is_static or (settings.max_steps or 0) <= MOST_CHEAP_STEPS
+        return cheap and data.lost_to_dev > LITTLE_LOST and not settings.evaluates_on_dev
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The values that must be equal to resume a run."""
+        model = self.model.encoder.fingerprint
+        return run_identity(self.given, self.data.with_splits, model, self.processes)
+
+    def encode(self) -> None:
+        """Encode every text once for an adapter, which trains on the vectors."""
+        text = self.settings.corpus_text
+        vectors = encode_all(self.model.encoder, self.data.with_splits, text)
+        self.model.trained[0].vectors = vectors
+
+    def save_model(self, folder: Path, keeps_base: bool = False) -> None:
+        """Write the final model with the settings of its evaluation.
+
+        Args:
+            folder: the folder to write.
+            keeps_base: whether the final model is the base model. It keeps its folder's settings.
+        """
+        model, base, settings = self.model.trained, self.model.base, self.settings
+        if keeps_base and not reads_vectors(self.model.encoder.model):
+            model, base = self.model.base_as_saved.model, None
+        lora, sizes = settings.lora_options, settings.matryoshka
+        if sizes is not None and hasattr(model[0], "auto_model") and not keeps_base:
+            dimensions = [self.model.encoder.dimension, *sizes]
+            model[0].auto_model.config.matryoshka_dimensions = dimensions  # vLLM reads it
+        with merged(model) if lora is not None and lora.merge else nullcontext():
+            if base is None:
+                model.save_pretrained(str(folder), create_model_card=False)
+            else:
+                save_adapted(folder, base, model)
+
+    def resolved_as(self, recorded: Mapping[str, Any]) -> Prepared:
+        """Return the run with the automatic values of an earlier start, maybe on another device."""
+        values = {
+            name: recorded[name] for name in AUTOMATIC if name != "precision" and name in recorded
+        }
+        recipe = self.recipe.model_copy(update={"train": self.settings.with_values(values)})
+        data = replace(self.data, negatives=recorded.get("negatives", self.data.negatives))
+        return replace(self, recipe=recipe, data=data)
+
+
+def load_and_check(
+    data: RetrievalData,
+    model_source: Model,
+    recipe: Recipe,
+    processes: int = 1,
+) -> Prepared:
+    """Load the model, and check that data, model and settings fit together; write nothing.
+
+    Args:
+        data: the data set.
+        model_source: a source for :func:`opera.retrieval.models.load_model`.
+        recipe: all settings.
+        processes: the number of processes that train together.
+
+    Raises:
+        InputError: for invalid input.
+    """
+    settings = recipe.train
+    settings.explicit_batch_size(processes)  # raises errors early
+    run_data = prepare_data(data, recipe)
+    prompt = data.query_prompt
+    if prompt is not None and settings.query_vectors is None and settings.query_prompt is None:
+        checked = TrainSettings.parse({"query_prompt": prompt}).query_prompt
+        settings = settings.with_values({"query_prompt": checked})
+    model = prepare_model(model_source, settings, run_data.with_splits)
+    sizes, dimension = settings.matryoshka or (), model.encoder.dimension
+    if max(sizes, default=0) > dimension:
+        raise SettingError(
+            f"matryoshka={sizes[0]}: the embeddings have {dimension} dimensions; pass smaller "
+            "numbers"
+        )
+    # Count the queries before dev and decisions remove any; automatic values use this count.
+    undecided = recipe.model_copy(update={"train": settings.with_values({"decisions": None})})
+    all_labels = prepare_data(data, undecided) if settings.decisions else run_data
+    situation = Situation(
+        queries=all_labels.before_dev.training_split().n_queries,
+        model=model_kind(model.trained),
+        device=model.encoder.device,
+        processes=processes,
+        lora=settings.lora is not None,
+    )
+    smaller = tuple(size for size in sizes if size < dimension) or None  # the full size is implied
+    resolved = resolve(settings, situation).with_values({"matryoshka": smaller})
+    negatives = by_draws(run_data.negatives, resolved, len(data.corpus), processes)
+    run_data = replace(run_data, negatives=negatives)
+    used = recipe.model_copy(update={"train": resolved})
+    return Prepared(recipe, used, situation, run_data, model)
+
+
+@dataclass(frozen=True)
+class RunModel:
+    """The model of a run.
+
+    Attributes:
+        source: the user's model.
+        trained: the model to train.
+        base: the base model below an adapter, which does not train; ``None`` without an adapter.
+        encoder: the base model with the run's settings: lengths, prompts and cosine.
+        base_as_saved: the base model with its folder's settings, for the evaluation before
+            training; ``encoder`` itself if the settings are equal. Both share the weights.
+        trained_before: hashes of the queries that earlier runs trained the base model on.
+        overridden: the settings that the run changes and saves with the final model: the folder's
+            value and the run's value, by name.
+    """
+
+    source: Model
+    trained: SentenceTransformer
+    base: SentenceTransformer | None
+    encoder: Encoder
+    base_as_saved: Encoder
+    trained_before: NDArray[np.uint64]
+    overridden: dict[str, tuple[Any, Any]]
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of parameters, of the base model if there is an adapter."""
+        size = parameter_count(self.trained) - lora_parameters(self.trained)
+        return size if self.base is None else parameter_count(self.base) or size
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The prompts of the run by setting; empty for vectors from files."""
+        if reads_vectors(self.encoder.model):
+            return {}
+        return {f"{role}_prompt": prompt for role, prompt in self.encoder.prompts.items()}
+
+
+def prepare_model(source: Model, settings: TrainSettings, data: RetrievalData) -> RunModel:
+    """Load the model, or a model's vectors from files. Create the adapter, if the settings ask.
+
+    Raises:
+        InputError: if the model cannot be loaded, or a setting does not fit it.
+    """
+    _check_adapter_settings(settings)
+    if settings.query_vectors is not None:
+        quiet_libraries()  # like load_model
+        model = service_model(
+            Path(settings.query_vectors),
+            Path(settings.document_vectors or ""),
+            data,
+            pick_device(),
+        )
+        overridden = {}
+        encoder = base_as_saved = Encoder(model, settings.precision)
+        encode_all(encoder, data, settings.corpus_text)  # finds bad vectors before the run starts
+    else:
+        model, as_loaded = _loaded(source, settings)
+        encoder, base_as_saved = (
+            Encoder(one, settings.precision, settings.encode_batch_size)
+            for one in (model, as_loaded)
+        )
+        overridden = {
+            name: (base_as_saved.settings[name], value)
+            for name, value in encoder.settings.items()
+            if value != base_as_saved.settings[name]
+        }
+        for role in ROLES:  # a user's prompt that the folder lacks is used before training too
+            base_as_saved.prompts[role] = base_as_saved.prompts[role] or encoder.prompts[role]
+        as_loaded.prompts.update(base_as_saved.prompts)
+        if base_as_saved.settings == encoder.settings:
+            base_as_saved = encoder
+    if model.truncate_dim is not None:
+        raise ModelError(
+            f"{model_title(source)}: cuts its embeddings to {model.truncate_dim} dimensions "
+            "(truncate_dim), but training uses all; save the model without truncate_dim, and train "
+            "it with --matryoshka"
+        )
+    trained, base = model, None
+    if settings.adapter_kind is not None:
+        trained = adapter_model(encoder.dimension, settings.adapter_kind, encoder.device)
+        base = model
+    if settings.gradient_cache is not None and is_static(trained):
+        raise SettingError(
+            f"gradient_cache={settings.gradient_cache}: applies only to transformers; "
+            f"{type(trained[0]).__name__} stores no activations, so large batches need no cache; "
+            "remove the setting"
+        )
+    if settings.lora_options is not None:
+        for base_encoder in (encoder, base_as_saved):
+            _ = base_encoder.fingerprint  # cached before LoRA changes the model
+        if is_loaded(source) and not settings.lora_options.merge:
+            raise SettingError(
+                "lora: merge=false saves only matrices for a base model in a folder or on the hub, "
+                "but this model is loaded; save it with save_pretrained, and pass its folder"
+            )
+        location = locate_model(source)
+        place = str(location.resolve()) if isinstance(location, Path) else location
+        add_lora(trained, settings.lora_options, settings.seed, place)
+    origin = None if settings.query_vectors is not None else origin_of(source)
+    before = np.empty(0, dtype=np.uint64) if origin is None else origin.queries
+    return RunModel(source, trained, base, encoder, base_as_saved, before, overridden)
+
+
+def _loaded(
+    source: Model, settings: TrainSettings
+) -> tuple[SentenceTransformer, SentenceTransformer]:
+    """Return the model with the run's settings, and with its folder's settings."""
+    model = load_model(source, pick_device())
+    if has_lora(model):
+        raise ModelError(
+            f"{model_title(source)}: has LoRA matrices that are not merged, which OPERA cannot "
+            "train further; train it with merge=true, or merge them with peft"
+        )
+    as_loaded = with_separate_settings(model)
+    lengths = {name: getattr(settings, name) for name in lengths_of(model)}
+    set_lengths(model, lengths, settings.model_fields_set)
+    set_prompts(model, settings.query_prompt, settings.document_prompt)
+    model.similarity_fn_name = "cosine"
+    warn_of_missing_prompts(model.prompts, source, settings.query_prompt, settings.document_prompt)
+    if settings.dropout is not None:
+        set_dropout(model, settings.dropout)
+    if settings.gradient_checkpointing:
+        checkpoint_gradients(model)
+    return model, as_loaded
+
+
+def _check_adapter_settings(settings: TrainSettings) -> None:
+    """Reject settings without effect on an adapter: of the model's training, and of encoding if the
+    vectors come from files.
+    """
+    unused = set() if settings.adapter_kind is None else {"dropout"}
+    reason = "the model does not train"
+    if settings.query_vectors is not None:
+        unused |= {
+            "max_query_length",
+            "max_passage_length",
+            "corpus_text",
+            "query_prompt",
+            "document_prompt",
+        }
+        reason = "the vectors come from files"
+    for name in sorted(unused & settings.model_fields_set):
+        if (value := getattr(settings, name)) != EncodingSettings.model_fields[name].default:
+            raise SettingError(
+                f"{name}={value}: has no effect with adapter={settings.adapter_kind}, because "
+                f"{reason}; remove the setting"
+            )
+
+
+def encoder_of(
+    model: SentenceTransformer,
+    settings: TrainSettings,
+    show_progress: bool = True,
+    embeddings: EmbeddingParts | None = None,
+) -> Encoder:
+    """Return an encoder without a cache on disk, for a model that changes in this run."""
+    return Encoder(
+        model,
+        settings.precision,
+        settings.encode_batch_size,
+        use_cache=False,
+        show_progress=show_progress,
+        memory=embeddings,
+    )

@@ -1,0 +1,252 @@
+"""Check that data and settings fit together, and add missing splits. Does not import torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from opera.config.negatives import MixingSettings, shares_by_name
+from opera.config.recipe import Recipe
+from opera.config.training import TrainSettings
+from opera.core.errors import DataError, SettingError
+from opera.core.terminal import shown
+from opera.data import RetrievalData
+from opera.data.combined import data_sets, for_each
+from opera.data.decisions import with_decisions
+from opera.data.grades import with_relevant_grade
+from opera.data.id_lists import with_teacher
+from opera.data.identity import (
+    copy_notes,
+    merge_copies,
+    text_keys,
+)
+from opera.data.splits import (
+    ExpectedDocuments,
+    assumed_documents,
+    draw_missing_splits,
+    known_documents,
+    queries_per_document,
+)
+from opera.retrieval.measures import parse_measures
+from opera.training.negatives import check_negatives
+
+POPULAR = 0.2
+"""A document that is relevant to a larger fraction of the training queries is popular."""
+
+
+@dataclass(frozen=True)
+class RunData:
+    """The data of a run.
+
+    Attributes:
+        with_splits: the data with all splits, for training and evaluation. Grades below
+            ``relevant_grade`` are 0.
+        before_dev: the data before the dev queries left train; ``with_splits`` if none left.
+        expected_documents: the documents that future queries ask about; ``None`` for a run without
+            a dev split.
+        negatives: the kind of explicit negatives.
+    """
+
+    with_splits: RetrievalData
+    before_dev: RetrievalData
+    expected_documents: ExpectedDocuments | None
+    negatives: str
+
+    @property
+    def dev_drawn(self) -> bool:
+        """Whether the dev queries come from train."""
+        return self.before_dev is not self.with_splits
+
+    @property
+    def with_dev_restored(self) -> RetrievalData:
+        """The data of a second training, with the dev queries back in train.
+
+        Popular documents that left train stay out. Otherwise they could rank first for every query
+        after the second training, and dev would not show it, because its queries train too.
+        """
+
+        def restore(before_dev: RetrievalData, with_splits: RetrievalData) -> RetrievalData:
+            positive = before_dev.training_split()
+            popular = queries_per_document(before_dev, positive) > POPULAR * positive.n_queries
+            popular &= ~known_documents(before_dev, with_splits.split("train"))[positive.doc_rows]
+            return before_dev.hold_out_pairs(positive.select_judgements(popular))
+
+        return for_each(restore, self.before_dev, self.with_splits)
+
+    @property
+    def lost_to_dev(self) -> float:
+        """The fraction of train that moved to dev, in queries or in pairs, whichever is larger."""
+        left, train = self.with_splits.training_split(), self.before_dev.training_split()
+        return 1 - min(left.n_queries / train.n_queries, len(left.doc_rows) / len(train.doc_rows))
+
+
+def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
+    """Add missing splits, apply decisions about labels, and check the data; write nothing.
+
+    Raises:
+        InputError: if the data lack something, or a setting does not fit them.
+    """
+    settings = recipe.train
+    if settings.teacher_scores is not None:
+        data = with_teacher(data, Path(settings.teacher_scores))
+    with_splits, before_dev, expected_documents = _with_splits(data, settings)
+    for data_set in data_sets(with_splits):
+        train = data_set.training_split()
+        recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
+    negatives = settings.negatives or automatic_negatives(data, settings)
+    for wrong, message in _conflicts(with_splits, settings, negatives):
+        if wrong:
+            raise SettingError(message)
+    check_negatives(negatives, with_splits, settings)
+    return RunData(with_splits, before_dev, expected_documents, negatives)
+
+
+def automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
+    """Return the automatic kind of negatives; ``random`` for either kind of random negatives."""
+    if settings.n_negatives == 0:
+        return "none"
+    scored = settings.loss == "distill" and data.teacher is not None
+    if scored and settings.teacher_scores is not None:
+        return "teacher"  # distillation needs negatives with teacher scores
+    if data.given_negatives is not None:
+        return "given"
+    return "teacher" if scored else "random"
+
+
+def _conflicts(
+    data: RetrievalData, settings: TrainSettings, negatives: str
+) -> list[tuple[bool, str]]:
+    """List each possible conflict of settings and data: whether it exists, and the message."""
+    use, weights = settings.pair_weights, data.training_split().weights
+    title, path, distills = data.title, settings.teacher_scores, settings.loss == "distill"
+    names, mix = [data_set.name for data_set in data.sets], settings.mix
+    default = TrainSettings.model_fields["distill_weight"].default
+    mixing = [
+        (
+            not names and getattr(settings, name) != field.default,
+            f"{name}={getattr(settings, name)}: needs several data sets; add one with --also",
+        )
+        for name, field in MixingSettings.model_fields.items()
+    ]
+    return [
+        (
+            use != "none" and weights is None,
+            f"pair_weights={use}: {shown(title)} has no column with weights; remove the setting",
+        ),
+        *mixing,
+        (
+            bool(names) and settings.adapter_kind is not None,
+            f"adapter={settings.adapter_kind}: an adapter trains on one data set; remove the "
+            "setting to train the model on several",
+        ),
+        (
+            mix not in ("proportional", "equal") and {*names} != {*shares_by_name(mix)},
+            f"mix={mix}: must have a number for {', '.join(names)}, and no other name",
+        ),
+        (
+            path is not None and negatives != "teacher" and settings.loss == "infonce",
+            f"teacher_scores={path}: no setting uses them; pass loss=distill, or negatives=teacher",
+        ),
+        (
+            settings.loss == "infonce" and settings.distill_weight != default,
+            f"distill_weight={settings.distill_weight}: has no effect without loss=distill",
+        ),
+        (
+            negatives != "none" and settings.n_negatives == 0,
+            f"negatives={negatives}: train_group_size=1 leaves no room for negatives; pass "
+            "train_group_size=2 or more",
+        ),
+        (
+            settings.negatives == "none" and settings.train_group_size > 2,
+            f"train_group_size={settings.train_group_size}: has no effect with negatives=none; "
+            "remove one of the two settings",
+        ),
+        (
+            distills and data.teacher is None,
+            f"loss=distill: {title} has no teacher scores; write some with opera score --reranker, "
+            "and pass them with --teacher",
+        ),
+        (
+            distills and settings.n_negatives == 0,
+            "loss=distill: needs negatives to compare the positive with; remove negatives=none, "
+            "and pass train_group_size=2 or more",
+        ),
+    ]
+
+
+def _with_splits(
+    data: RetrievalData, settings: TrainSettings
+) -> tuple[RetrievalData, RetrievalData, ExpectedDocuments | None]:
+    """Apply ``relevant_grade``, add missing splits, merge copies in train, and check that every
+    split is usable.
+
+    Returns:
+        ``with_splits``, ``before_dev`` and ``expected_documents`` of :class:`RunData`.
+    """
+    if settings.needs_dev:
+        parse_measures([settings.metric_for_best_model])
+    graded = with_relevant_grade(data, settings.relevant_grade)
+    graded = for_each(partial(_with_notes, settings), graded)
+
+    def draw(needs_dev: bool) -> RetrievalData:
+        with_splits = draw_missing_splits(
+            graded,
+            seed=settings.seed,
+            expected_documents=settings.expected_documents,
+            needs_dev=needs_dev,
+        )
+        # after the split, so that decisions do not change which queries are in test
+        decided = with_decisions(with_splits, settings.decisions or ())
+        merged = for_each(merge_copies, decided)
+        return replace(merged, notes=(*merged.notes, *_leaks(graded, settings)))
+
+    with_splits = draw(settings.needs_dev)
+    for split in ("test", "dev") if settings.needs_dev else ("test",):
+        for data_set in data_sets(with_splits):
+            data_set.judged_qrels(split)  # raises an error if nothing can be measured
+    if len(data.corpus.empty_rows(settings.corpus_text)) == len(data.corpus):
+        raise DataError(
+            f"{data.title}: no document has a text with corpus_text={settings.corpus_text}; use "
+            "title_text"
+        )
+    if not settings.needs_dev:
+        return with_splits, with_splits, None
+    expected = {
+        settings.expected_documents or assumed_documents(data_set) for data_set in data_sets(graded)
+    }
+    mixed: ExpectedDocuments = "like-test" if "like-test" in expected else "both"
+    expected_documents = expected.pop() if len(expected) == 1 else mixed
+    all_have_dev = all("dev" in data_set.splits for data_set in data_sets(graded))
+    if settings.refit and all_have_dev:
+        raise SettingError(
+            f"refit=true: {graded.title} has a dev split, so none was split off train; remove the "
+            "setting"
+        )
+    return with_splits, with_splits if all_have_dev else draw(False), expected_documents
+
+
+def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
+    """Add notes on copies and on weights that training ignores."""
+    notes = copy_notes(data)
+    if data.training_split().weights is not None and settings.pair_weights == "none":
+        notes.append(
+            "training pairs have weights, which OPERA ignores; pair_weights=loss uses them"
+        )
+    return replace(data, notes=(*data.notes, *notes)) if notes else data
+
+
+def _leaks(data: RetrievalData, settings: TrainSettings) -> Iterator[str]:
+    """Yield a note for each split whose queries are in train with the same relevant document."""
+    for split in ("test", "dev") if settings.needs_dev else ("test",):
+        if split in data.splits:
+            qrels = data.split(split).relevant()
+            in_train = np.isin(text_keys(data, qrels), text_keys(data, data.training_split()))
+            if shared := len(np.unique(qrels.query_index[in_train])):
+                yield (
+                    f"train contains {shared:,} of the {qrels.n_queries:,} {split} queries with "
+                    f"the same document, so {split} scores may be too high"
+                )

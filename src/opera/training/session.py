@@ -1,0 +1,273 @@
+"""The state that the steps of a run share, its first log lines, and its record."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import TrainerCallback
+
+from opera.config.automatic import KINDS, automatic_rate, reason_for_steps
+from opera.config.training import FILES, TrainSettings
+from opera.core.errors import TrainingError, is_out_of_memory
+from opera.core.paths import absolute_path
+from opera.core.settings import resolved
+from opera.core.terminal import counted, log, shown
+from opera.data.combined import data_sets
+from opera.data.loading import with_paths
+from opera.data.qrels import TeacherScores
+from opera.data.retrieval_data import counts_in_words
+from opera.retrieval.device import describe_device
+from opera.retrieval.encoder import EmbeddingParts
+from opera.retrieval.hybrid import KeywordSearch
+from opera.retrieval.locate import model_title, trained_queries
+from opera.retrieval.models import lengths_of
+from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
+from opera.run_folder.record import DataRecord, ModelRecord, RunRecord, SetRecord
+from opera.training.documents import DocumentPool
+from opera.training.prepare import Prepared
+
+RECORDED_VERSIONS = (
+    "opera-retrieval",
+    "torch",
+    "sentence-transformers",
+    "transformers",
+    "accelerate",
+    "ir-measures",
+    "numpy",
+)
+RATE_WARNING = 50
+"""Warn about a learning rate that exceeds this multiple of the automatic one."""
+
+
+@dataclass
+class Session:
+    """The state that the steps of a run share.
+
+    Attributes:
+        prepared: data, model and settings.
+        run: the run folder.
+        started: ``time.perf_counter()`` at the start.
+        resume: whether to continue an earlier session.
+        callbacks: for the trainer: logging services and the user's callbacks.
+        record: the content of ``run.json``.
+        embeddings: document embeddings of the models that the guard measured, for the final
+            measurements; ``None`` if encoding is cheap, or if dev ranks only a part of the corpus.
+        keywords: keyword search in the data; ``None`` without.
+    """
+
+    prepared: Prepared
+    run: RunWriter
+    started: float
+    resume: bool
+    callbacks: Sequence[TrainerCallback | type[TrainerCallback]]
+    record: RunRecord
+    embeddings: EmbeddingParts | None = None
+    keywords: KeywordSearch | None = None
+
+    def update(self, **fields: Any) -> None:
+        """Change fields of ``run.json`` and write the file."""
+        self.record = self.record.model_copy(update=fields)
+        self.run.write_record(self.record)
+
+    @contextmanager
+    def phase(self, name: str, description: str) -> Iterator[None]:
+        """Log the description and the run's seconds so far, then time the block.
+
+        Raises:
+            TrainingError: if memory runs out, with the settings to lower.
+        """
+        began = time.perf_counter()
+        log.info("%s (%.0f s so far)", description, began - self.started)
+        try:
+            yield
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise TrainingError(
+                f"out of memory while {_memory_advice(name, self.prepared.settings)}; then start "
+                "again with --overwrite"
+            ) from error
+        finally:  # also count the time of an interrupted session
+            self.add_seconds(name, time.perf_counter() - began)
+
+    def add_seconds(self, name: str, seconds: float) -> None:
+        """Add seconds to a phase, which an earlier session may have begun."""
+        totals = self.record.seconds
+        totals[name] = round(totals.get(name, 0.0) + seconds, 3)
+
+
+def _memory_advice(phase: str, settings: TrainSettings) -> str:
+    """Return the settings that use memory in a phase, with their values."""
+    length = f"max_passage_length (now {settings.max_passage_length})"
+    if phase not in ("time", "train", TRIAL_FOLDER):
+        return (
+            f"encoding texts: lower per_device_eval_batch_size (now {settings.encode_batch_size}) "
+            f"or {length}"
+        )
+    return (
+        f"training: lower per_device_train_batch_size (now {settings.per_device_train_batch_size})"
+        f", train_group_size (now {settings.train_group_size}) or {length}, or let a transformer "
+        "train with gradient_cache=16, gradient_checkpointing=true or --lora r=16"
+    )
+
+
+def announce(prepared: Prepared) -> None:
+    """Log the inputs and settings of a run, with notes and warnings about them."""
+    settings, device, data = (
+        prepared.settings,
+        prepared.model.encoder.device,
+        prepared.data.with_splits,
+    )
+    for note in data.notes:
+        log.info("note: %s", note)
+    log.info("%s: %s", data.name, counts_in_words(data.counts()))
+    model = model_title(prepared.model.source)
+    log.info(
+        "model %s on %s, %s",
+        *(model, describe_device(device), prepared.model.encoder.precision),
+    )
+    held_out = [qrels.query_rows for name, qrels in data.splits.items() if name != "train"]
+    ids = data.queries.ids(np.concatenate([*held_out, np.empty(0, dtype=np.int64)]))
+    if known := trained_queries(data, prepared.model.source, ids):
+        log.warning(
+            "warning: %s was trained on %d of the %d dev and test queries, so their scores are too "
+            "high; train a model that has not seen them",
+            *(model, known, len(ids)),
+        )
+    if changes := prepared.model.overridden:
+        log.info(
+            "note: the run uses %s, and saves it with the fine-tuned model; OPERA measures the "
+            "base model with the settings of its folder, and with prompts that the folder lacks",
+            ", ".join(
+                f"{name} {shown(value)} (folder: {shown(folder_value)})"
+                for name, (folder_value, value) in changes.items()
+            ),
+        )
+    _announce_steps(prepared)
+    if data.teacher is not None and len(data.teacher) and settings.loss == "distill":
+        _announce_teacher(data.teacher, resolved(settings.temperature))
+
+
+def _announce_steps(prepared: Prepared) -> None:
+    """Log how long the training is, what its negatives are, and whether its rate is too high."""
+    settings, data = prepared.settings, prepared.data.with_splits
+    log.info(
+        "steps %d (%s), epochs %g, queries per step %d, learning rate %g, temperature %g; "
+        "automatic values suit %s (opera train --help-settings)",
+        settings.max_steps,
+        reason_for_steps(prepared.given.train, prepared.situation),
+        settings.epochs,
+        settings.queries_per_step(prepared.processes),
+        settings.learning_rate,
+        settings.temperature,
+        KINDS[prepared.situation.model],
+    )
+    if (
+        prepared.data.negatives == "labelled"
+        and settings.negatives is None
+        and (
+            others := DocumentPool.of(data, settings.corpus_text).others(
+                data.training_split().doc_rows
+            )
+        )
+    ):
+        log.info(
+            "note: the random negatives leave out %s without a training pair; the training would "
+            "draw each %.0f times, and teach the model that they are never the answer",
+            counted(others, "document"),
+            settings.draws_per_document(len(data.corpus), prepared.processes),
+        )
+    rate, usual = resolved(settings.learning_rate), automatic_rate(prepared.situation)
+    if rate > RATE_WARNING * usual:
+        log.warning(
+            "warning: learning_rate=%g is probably too high: %.0f times the automatic %g for such "
+            "a model",
+            *(rate, rate / usual, usual),
+        )
+
+
+def _announce_teacher(teacher: TeacherScores, temperature: float) -> None:
+    """Log how the loss reads a teacher's scores."""
+    cosines = teacher.are_cosines
+    log.info(
+        "note: the teacher's temperature is %g: its scores range from %.3g to %.3g, so OPERA "
+        "takes them for %s; if they are probabilities, pass logits instead",
+        temperature if cosines else 1.0,
+        teacher.scores.min(),
+        teacher.scores.max(),
+        "cosines, with the student's temperature" if cosines else "logits",
+    )
+
+
+def log_mean(split: str, measure: str, values: NDArray[np.float64]) -> None:
+    """Log the base model's mean of a measure over queries ``[n]``."""
+    log.info(
+        "base model on %s: %s %.1f (mean of %s)",
+        *(split, measure, 100 * values.mean(), counted(len(values), "query")),
+    )
+
+
+def new_record(prepared: Prepared, folder: Path) -> RunRecord:
+    """Return the record of a run that begins in a folder. Its paths do not depend on the current
+    folder.
+    """
+    data, encoder = prepared.data.with_splits, prepared.model.encoder
+    sources = [with_paths(part.source, absolute_path) for part in data_sets(data)]
+    settings = prepared.recipe.flat()
+    files = {
+        name: list(map(absolute_path, value)) if isinstance(value, list) else absolute_path(value)
+        for name in FILES
+        if (value := settings[name])
+    }
+    late_settings = {
+        "precision": encoder.precision,
+        "negatives": prepared.data.negatives,
+        **lengths_of(encoder.model),
+        **prepared.model.prompts,
+    }
+    return RunRecord(
+        folder=str(folder.absolute()),
+        status="running",
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        identity=prepared.identity,
+        data=DataRecord(
+            source=" + ".join(sources),
+            fingerprint=data.fingerprint,
+            counts=data.counts(),
+            notes=list(data.notes),
+        ),
+        model=ModelRecord(
+            source=model_title(prepared.model.source),
+            fingerprint=encoder.fingerprint,
+            parameters=prepared.model.n_parameters,
+        ),
+        device=describe_device(encoder.device),
+        processes=prepared.processes,
+        seed=prepared.settings.seed,
+        settings={**settings, **files, **late_settings},
+        versions={
+            "python": platform.python_version(),
+            **{name: version(name) for name in RECORDED_VERSIONS},
+        },
+        seconds={},
+        sets=[
+            SetRecord(
+                name=part.name,
+                source=source,
+                fingerprint=part.fingerprint,
+                counts=part.counts(),
+            )
+            for part, source in zip(data.sets, sources, strict=False)
+        ]
+        or None,
+    )

@@ -1,0 +1,215 @@
+"""sentence-transformers' trainer with OPERA's batches, settings and checkpoints."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.util import fullname
+from torch.utils.data import DataLoader
+from transformers import Trainer
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+from transformers.trainer_utils import speed_metrics
+
+from opera.config.training import TrainSettings
+from opera.core.errors import SettingError, TrainingError
+from opera.core.files import storage_error, writing
+from opera.core.measure_names import trainer_key
+from opera.retrieval.device import WAIT, resolve_precision
+from opera.retrieval.lora import has_lora, load_trained, save_trained
+from opera.retrieval.models import is_static, loading_model, reads_vectors
+from opera.retrieval.prompts import prompt_for
+from opera.retrieval.trust import check_model_folder
+from opera.training.dataset import column_roles
+from opera.training.sampler import ADVICE_NOT_FINITE, not_finite
+
+
+class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
+    """Trains on the batches of a sampler.
+
+    accelerate does not prepare the data loader, because it would read a batch ahead of the lag. The
+    trainer's ``_prepare_inputs`` moves batches to the device.
+    """
+
+    def __init__(self, *args: Any, sampler: Any = None, on_dev: Any = None, **kwargs: Any) -> None:
+        self.sampler, self.on_dev = sampler, on_dev
+        super().__init__(*args, evaluator=[] if on_dev else None, **kwargs)
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Return a loader over the sampler's batches."""
+        return DataLoader(
+            self.train_dataset,
+            batch_sampler=self.sampler,
+            collate_fn=self.data_collator,
+            # a separate generator, so that dropout has torch's global stream alone
+            generator=torch.Generator().manual_seed(self.args.seed),
+            pin_memory=self.args.device.type == "cuda",
+        )
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Measure on dev; the processes share the work.
+
+        sentence-transformers would run the evaluator in the main process only. Its batches and
+        precision would then depend on the number of processes.
+        """
+        start = time.time()
+        metrics = {
+            f"{metric_key_prefix}_{name}": value for name, value in self.on_dev(self.model).items()
+        }
+        metrics |= speed_metrics(metric_key_prefix, start)
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(
+            self.args,
+            self.state,
+            self.control,  # type: ignore[has-type]
+            metrics,
+        )
+        return metrics
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """Save the model without a model card; with LoRA, save only the weights that train."""
+        folder = Path(output_dir or self.args.output_dir)
+        if has_lora(self.model):
+            save_trained(self.model, folder)
+        else:
+            self.model.save_pretrained(str(folder), create_model_card=False)
+
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:
+        """Load the weights, after the checks that any untrusted model folder gets."""
+        if has_lora(self.model):
+            load_trained(self.model, Path(checkpoint_path))
+            return
+        check_model_folder(
+            Path(checkpoint_path), known={fullname(module) for module in self.model.modules()}
+        )
+        with loading_model():
+            super()._load_from_checkpoint(checkpoint_path)
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        """Stop if the gradient is not finite; fp16 training skips such steps instead."""
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if not self.args.fp16 and norm is not None and not math.isfinite(float(norm)):
+            raise not_finite("the gradient", self.state.global_step)
+        return norm
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Save a checkpoint, unless a weight is not finite."""
+        check_weights(self.model, self.state.global_step)
+        folder = Path(self.args.output_dir)
+        try:
+            with writing(folder):
+                super()._save_checkpoint(model, trial)
+        except RuntimeError as error:  # torch raises it on a full disk ("unexpected pos")
+            raise storage_error(folder, error) from error
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Skip the automatic model card; the run writes one with its measures."""
+
+
+def training_arguments(
+    settings: TrainSettings, model: SentenceTransformer, checkpoints: Path
+) -> SentenceTransformerTrainingArguments:
+    """Convert OPERA's settings to the trainer's arguments.
+
+    Args:
+        settings: the run's settings, automatic ones resolved.
+        model: the model that will train, for its prompts and device.
+        checkpoints: folder for checkpoints, which the trainer creates.
+
+    Raises:
+        SettingError: if transformers rejects a value.
+    """
+    try:
+        arguments_of_user = dict(settings.trainer or {})
+        arguments_of_user.pop("gradient_checkpointing", None)  # prepare_model has switched it on
+        arguments = SentenceTransformerTrainingArguments(
+            **arguments_of_user
+            | _arguments_of_opera(settings, model)
+            | {"output_dir": str(checkpoints.resolve())}
+        )
+        Trainer.get_optimizer_cls_and_kwargs(arguments, model)
+    except (TypeError, ValueError, ImportError, RuntimeError) as error:
+        unset_hf_deepspeed_config()  # a partial configuration would break the next model
+        raise SettingError(f"transformers rejects the settings: {error}") from None
+    if arguments.n_gpu > 1:  # DataParallel would split batches, which the sampler does not know
+        arguments._n_gpu = 1
+    return arguments
+
+
+def _arguments_of_opera(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
+    """Return the arguments that OPERA decides or has settings for."""
+    precision = resolve_precision(settings.precision, model.device.type, not is_static(model))
+    on_dev, metric = settings.evaluates_on_dev, trainer_key(settings.metric_for_best_model)
+    # torch's fused AdamW is faster; on CPUs its square root is also the same on every processor,
+    # which OPERA_REPRODUCIBLE needs
+    fused = settings.of_trainer("optim") == "adamw_torch" and model.device.type in ("cpu", "cuda")
+    roles = column_roles(settings)
+    prompts = {column: text for column, role in roles.items() if (text := prompt_for(model, role))}
+    return {
+        "max_steps": settings.max_steps,
+        "per_device_train_batch_size": settings.per_device_train_batch_size,
+        "gradient_accumulation_steps": settings.gradient_accumulation_steps,
+        "learning_rate": settings.learning_rate,
+        "warmup_steps": settings.warmup_ratio,
+        "optim": "adamw_torch_fused" if fused else settings.of_trainer("optim"),
+        "seed": settings.seed,
+        "bf16": precision == "bf16",
+        "fp16": precision == "fp16",
+        "use_cpu": model.device.type == "cpu",
+        "prompts": prompts or None,
+        "router_mapping": roles,
+        "report_to": "none",  # run/steps.py opens the services before the run writes files
+        "logging_steps": settings.of_trainer("logging_steps"),
+        "save_strategy": "steps",
+        "save_steps": settings.steps_between_checkpoints,
+        "save_total_limit": settings.of_trainer("save_total_limit"),
+        "eval_strategy": "steps" if on_dev else "no",
+        "eval_steps": settings.eval_steps,
+        "load_best_model_at_end": settings.of_trainer("load_best_model_at_end"),
+        "metric_for_best_model": metric if on_dev else None,
+        "greater_is_better": True if on_dev else None,
+        "restore_callback_states_from_checkpoint": True,
+        "ignore_data_skip": True,  # the sampler restores its saved state
+        **_distributed_arguments(model),
+    }
+
+
+def _distributed_arguments(model: SentenceTransformer) -> dict[str, Any]:
+    if PartialState().num_processes == 1:  # torchrun may have started it
+        return {"ddp_find_unused_parameters": False} if reads_vectors(model) else {}
+    return {
+        "ddp_backend": "gloo" if model.device.type == "cpu" else "nccl",
+        "ddp_timeout": int(WAIT.total_seconds()),
+        # buffers never change, and processes make different numbers of forward passes
+        "ddp_broadcast_buffers": False,
+        "ddp_find_unused_parameters": False,  # train() has frozen them
+    }
+
+
+def check_weights(model: SentenceTransformer, step: int) -> None:
+    """Check that all weights are finite.
+
+    Raises:
+        TrainingError: with the first parameter that is not.
+    """
+    for name, tensor in model.state_dict().items():
+        if (
+            isinstance(tensor, torch.Tensor)
+            and tensor.is_floating_point()
+            and not torch.isfinite(tensor).all()
+        ):
+            raise TrainingError(
+                f"step {step}: {name} has values that are not finite numbers, so OPERA does not "
+                f"save the model; {ADVICE_NOT_FINITE}, and start again with --overwrite"
+            )

@@ -1,0 +1,175 @@
+"""The loss: against the formula, against sentence-transformers, and with gradient caching that of the whole batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers.base.losses.gradcache import _create_minibatch
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from torch import Tensor
+
+from distinct import known_of, pool_of
+from opera.data import load_data
+from opera.labels.ranks import p_values
+from opera.methods import METHODS, Plan
+from opera.retrieval.models import load_model
+from opera.training import loss as module
+from opera.training.dataset import PairDataset
+from opera.training.loss import InfoNCELoss
+from opera.training.negatives import RandomNegatives
+from opera.training.sampler import PairSampler, SetSampler
+from opera.training.sampler_link import SamplerLink
+
+BATCH, ROUNDED = 12, 2.0**-23
+"""Pairs of a batch, and what float32 rounds off: what is observed is in float32."""
+
+
+class Step:
+    """One batch of a BERT in float64 with dropout, and its gradients under a loss."""
+
+    def __init__(self, beir: Path, bert_model: Path, n_negatives: int = 2) -> None:
+        data, self.model = load_data(beir), load_model(bert_model, "cpu").double().train()
+        training = data.training_split()
+        self.pairs = training.pairs()
+        self.known = known_of(self.pairs)
+        method = METHODS["ft"](self.pairs, Plan(0, 1, BATCH), None)
+        negatives = RandomNegatives(pool_of(len(data.corpus)))
+        sets = [SetSampler(method, negatives)]
+        self.sampler = PairSampler(sets, self.pairs, method.plan, BATCH, n_negatives=n_negatives)
+        self.pruning = SamplerLink()
+        self.pruning.samplers = [self.sampler]
+        self.pruning.observe = self.observe  # type: ignore[method-assign]
+        dataset = PairDataset(training.query_rows, n_negatives, data.queries.texts, data.corpus.texts)
+        items = dataset.__getitems__(next(iter(self.sampler)))
+        columns = [name for name in items[0] if name != "label"]
+        self.features = [self.model.preprocess([item[name] for item in items]) for name in columns]
+        self.labels = torch.tensor([item["label"] for item in items])
+        self.seen: list[Any] = []
+
+    def loss(self, masked: bool = True, **more: Any) -> InfoNCELoss:
+        more |= {"masks": masked}
+        loss = InfoNCELoss(self.model, 0.05, self.known, **more)  # type: ignore[arg-type]
+        loss.link = self.pruning
+        return loss
+
+    def observe(self, pair_ids: Tensor, *values: Tensor) -> None:
+        """Keep what is observed: ids, similarity, losses and p-values; the step is trained again."""
+        self.seen.append([pair_ids.numpy(), *(part.float().numpy() for part in values)])
+
+    def value(self, loss: Any, seed: int = 1) -> Tensor:
+        """The loss of the batch, with the dropout of a seed."""
+        torch.manual_seed(seed)
+        value: Tensor = loss([dict(part) for part in self.features], self.labels)
+        return value
+
+    def gradients(self, value: Tensor) -> Tensor:
+        """Backward from twice the loss, as a gradient scaler would; the gradients of all parameters in one row."""
+        (2 * value).backward()
+        gradient = torch.cat([part.grad.flatten() for part in self.model.parameters() if part.grad is not None])
+        self.model.zero_grad()
+        return gradient
+
+
+@pytest.fixture(scope="module")
+def step(beir: Path, bert_model: Path) -> Step:
+    return Step(beir, bert_model)
+
+
+@pytest.mark.parametrize("n_negatives", [0, 2])
+def test_unmasked_it_is_sentence_transformers_own(beir: Path, bert_model: Path, n_negatives: int) -> None:
+    step = Step(beir, bert_model, n_negatives)
+    step.model.eval()  # theirs embeds all documents in one pass, with other dropout
+    ours, theirs = (
+        step.value(loss) for loss in (step.loss(masked=False), MultipleNegativesRankingLoss(step.model, scale=20))
+    )
+    # Sums of at most 1,000 terms below 20 in another order: 1024·20·2⁻⁵³ = 2e-12.
+    assert ours.item() == pytest.approx(theirs.item(), rel=0, abs=1e-10)
+    torch.testing.assert_close(step.gradients(ours), step.gradients(theirs), rtol=0, atol=1e-10)
+    ids, similarity, losses, _ = step.seen[0]
+    assert ids.tolist() == step.labels.tolist() == step.sampler.sampled[0].tolist()
+    assert losses.mean(dtype=np.float64) == pytest.approx(ours.item(), rel=ROUNDED)
+    assert (np.abs(similarity) <= 1.0001).all()
+
+
+def test_masked_columns_have_no_say(step: Step) -> None:
+    step.seen.clear()
+    step.model.eval()
+    step.value(step.loss())
+    embedded = (step.model(dict(part))["sentence_embedding"] for part in step.features)
+    queries, *docs = (torch.nn.functional.normalize(part, dim=-1) for part in embedded)
+    step.model.train()
+    logits, drawn, pairs = queries @ torch.cat(docs).T / 0.05, step.sampler.batch(step.sampler.sampled[0]), step.pairs
+    columns, masked = drawn.doc_rows.T.flatten().tolist(), 0
+    for row in range(BATCH):
+        positives = set(pairs.pair_doc[pairs.pair_query == pairs.pair_query[drawn.pair_ids[row]]].tolist())
+        keep = [column for column, doc in enumerate(columns) if column == row or doc not in positives]
+        masked += len(columns) - len(keep)
+        expected = torch.logsumexp(logits[row, keep], 0) - logits[row, row]
+        assert step.seen[0][2][row] == pytest.approx(expected.item(), rel=4 * ROUNDED)
+    assert masked > 0
+
+
+def test_weights_multiply_the_loss_and_not_what_is_observed(step: Step) -> None:
+    step.seen.clear()
+    weights, drawn = np.linspace(0.5, 2, BATCH).astype(np.float32), step.sampler._pending[0].weights
+    plain = step.value(step.loss())
+    drawn[:] = weights
+    mixed = step.value(step.loss())
+    drawn[:] = 1
+    assert np.array_equal(step.seen[0][2], step.seen[1][2])
+    losses = step.seen[0][2].astype(np.float64)
+    assert plain.item() == pytest.approx(losses.mean(), rel=ROUNDED)
+    assert mixed.item() == pytest.approx((losses * weights).mean(), rel=ROUNDED)
+
+
+@pytest.mark.parametrize("random", [True, False])
+def test_mined_negatives_of_the_query_do_not_count_in_the_rank(
+    random: bool, step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked: list[Tensor] = []
+    monkeypatch.setattr(module, "p_values", lambda *values: marked.append(values[1]) or p_values(*values))
+    loss = step.loss()
+    loss.negatives_are_random = random
+    step.value(loss)
+    rows, columns = torch.arange(BATCH), range(BATCH, marked[0].shape[1], BATCH)
+    assert len(columns) > 0
+    assert all(marked[0][rows, first + rows].all() for first in columns) is not random
+
+
+@pytest.mark.parametrize(("texts", "sizes"), [(5, ()), (1, (8, 4)), (BATCH, ())])
+def test_cached_gradients_are_those_of_the_whole_batch(step: Step, texts: int, sizes: tuple[int, ...]) -> None:
+    """In float64, with the dropout that the passes drew: sums of a few thousand terms in another order."""
+    step.seen.clear()
+    cached = step.value(step.loss(gradient_cache=texts, sizes=sizes))
+    of_cached = step.gradients(cached)
+    torch.manual_seed(1)
+    embeddings = [
+        torch.cat(
+            [step.model(_create_minibatch(part, at, at + texts))["sentence_embedding"] for at in range(0, BATCH, texts)]
+        )
+        for part in step.features
+    ]
+    uncached = step.loss(sizes=sizes).loss_of(step.labels, embeddings)
+    of_uncached = step.gradients(uncached)
+    assert cached.item() == pytest.approx(uncached.item(), rel=1e-12)
+    assert of_uncached.abs().max() > 0.01
+    torch.testing.assert_close(of_cached, of_uncached, rtol=0, atol=1e-12)
+    for one, other in zip(*step.seen, strict=True):
+        np.testing.assert_array_equal(one, other)
+    if texts == BATCH:  # one pass draws the random numbers of no cache
+        torch.testing.assert_close(of_cached, step.gradients(step.value(step.loss())), rtol=0, atol=1e-12)
+
+
+def test_a_matryoshka_loss_is_the_mean_over_the_sizes_and_the_whole_is_observed(step: Step) -> None:
+    step.model.eval()
+    embeddings = step.loss().embed([dict(part) for part in step.features])
+    step.model.train()
+    parts = [step.loss().loss_of(step.labels, [column[:, :size] for column in embeddings]) for size in (8, 4, 32)]
+    together = step.loss(sizes=(8, 4)).loss_of(step.labels, embeddings)
+    assert together.item() == pytest.approx(sum(part.item() for part in parts) / 3, rel=1e-12)
+    for one, other in zip(*step.seen[-2:], strict=True):
+        np.testing.assert_array_equal(one, other)

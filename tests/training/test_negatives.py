@@ -1,0 +1,136 @@
+"""Where explicit negatives are drawn from, and pruning before mining; no negative is without a text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import opera
+from distinct import pool_of
+from opera.config.recipe import make_recipe
+from opera.data import GivenNegatives, RetrievalData, load_data
+from opera.data.combined import combine
+from opera.data.qrels import DocumentLists
+from opera.training.build import TrainingSet, build_training_set
+from opera.training.negatives import MOST_DRAWS, ListedNegatives, RandomNegatives
+from opera.training.prepare import load_and_check
+from tiny_world import write_beir
+
+
+@pytest.mark.parametrize("method", ["rp", "sp+dp"])
+def test_pruned_before_mining(method: str, beir: Path, static_model: Path) -> None:
+    """A pruned positive becomes a negative of its query, and neither mask nor mining knows it any more."""
+    values = {"method": method, "k": 0.6, "negatives": "hard", "range": (1, 1000), "keep": 1000}
+    sets = {}
+    for first in (False, True):
+        recipe = make_recipe({**values, "prune_before_mining": first})
+        prepared = load_and_check(load_data(beir), str(static_model), recipe)
+        sets[first] = build_training_set(prepared)
+    kept = sets[True].methods(prepared.recipe, 1)[0].kept
+    pairs, n_docs = sets[True].pairs, len(sets[True].data.corpus)
+    keys = pairs.pair_query.astype(np.int64) * n_docs + pairs.pair_doc
+    listed = {}
+    for first, found in sets.items():
+        listed[first] = found.negatives.lists.queries * n_docs + found.negatives.lists.doc_rows
+    assert not np.isin(listed[False], keys).any()
+    assert not np.isin(listed[True], keys[kept]).any()
+    pruned = keys[~kept & np.isin(keys, listed[True])]
+    assert np.array_equal(np.setdiff1d(listed[True], listed[False]), pruned)
+    assert len(pruned)
+    known = sets[True].negatives.known.contains(pairs.pair_query, pairs.pair_doc)
+    assert np.array_equal(known, kept), "else the mask would leave the mined ones out again"
+    assert sets[False].negatives.known.contains(pairs.pair_query, pairs.pair_doc).all()
+
+
+def test_draws() -> None:
+    lists = DocumentLists.of([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])])
+    assert lists.queries_without == 1
+    listed = ListedNegatives(lists, pool_of(10))
+    for step in range(50):
+        drawn = listed.draw(np.array([0, 1, 2]), 2, seed=0, step=step)
+        assert set(drawn[0]) <= {3, 5, 8}
+        assert len(set(drawn[0])) == 2
+        assert (drawn[1] < 10).all()
+        assert drawn[2].tolist() == [2, 2]
+    random = RandomNegatives(pool_of(10))
+    assert np.array_equal(random.draw(np.arange(4), 3, 0, 1), random.draw(np.arange(4), 3, 0, 1))
+    assert not np.array_equal(random.draw(np.arange(4), 3, 0, 1), random.draw(np.arange(4), 3, 0, 2))
+
+
+BLANK = [f"d{row}" for row in range(120, 180)]
+"""As many documents without a text as would be drawn at once, were they not left out."""
+TITLED = ["d180", "d181"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = write_beir(tmp_path_factory.mktemp("empty") / "data", dev=True)
+    with (home / "corpus.jsonl").open("a") as file:
+        file.writelines(json.dumps({"_id": name, "title": "", "text": " "}) + "\n" for name in BLANK)
+        file.writelines(json.dumps({"_id": name, "title": "common1", "text": ""}) + "\n" for name in TITLED)
+    with (home / "qrels" / "train.tsv").open("a") as file:
+        file.write("train0\td180\t1\n")
+    return home
+
+
+def training_set(data: RetrievalData, model: Path, **settings: object) -> TrainingSet:
+    return build_training_set(load_and_check(data, str(model), make_recipe({"method": "ft", **settings})))
+
+
+@pytest.mark.parametrize("kind", ["random", "labelled", "hard", "given"])
+def test_negatives_have_a_text(folder: Path, static_model: Path, kind: str) -> None:
+    data = opera.load_data(folder)
+    everything = np.tile(np.arange(len(data.corpus), dtype=np.int32), len(data.queries))
+    negatives = GivenNegatives(np.arange(len(data.queries) + 1) * len(data.corpus), everything)
+    data = replace(data, given_negatives=negatives)
+    ranks = {"range": "1:180"} if kind == "hard" else {}
+    built = training_set(data, static_model, negatives=kind, corpus_text="text", **ranks)
+    drawn = np.concatenate([built.negatives.sets[0].draw(np.arange(20), 4, 0, step).ravel() for step in range(20)])
+    empty = data.corpus.empty_rows("text")
+    assert len(empty) == len(BLANK) + len(TITLED)
+    assert not np.isin(drawn, empty).any()
+
+
+def test_labelled_negatives_are_the_documents_with_a_training_pair(beir: Path, static_model: Path) -> None:
+    built = training_set(opera.load_data(beir), static_model, negatives="labelled")
+    drawn = built.negatives.sets[0].draw(np.arange(50), 100, 0, 0)
+    assert set(drawn.ravel().tolist()) == set(built.pairs.pair_doc.tolist()) != set(range(len(built.data.corpus)))
+
+
+@pytest.mark.parametrize(("more_steps", "kind"), [(0, "random"), (1, "labelled")])
+def test_many_draws_per_document_make_the_automatic_negatives_labelled(
+    beir: Path, static_model: Path, more_steps: int, kind: str
+) -> None:
+    data = opera.load_data(beir)
+    steps = MOST_DRAWS * len(data.corpus) // 8 + more_steps
+    settings = {"max_steps": steps, "per_device_train_batch_size": 8}
+    assert (MOST_DRAWS * len(data.corpus)) % 8 == 0
+    assert training_set(data, static_model, **settings).negatives.kind == kind
+    assert training_set(data, static_model, **settings, negatives="random").negatives.kind == "random"
+    prepared = load_and_check(data, str(static_model), make_recipe({"method": "ft", **settings}))
+    assert prepared.resolved_as({"negatives": "random"}).data.negatives == "random", "as before the run was resumed"
+    assert training_set(data, static_model, **settings, train_group_size=1).negatives.kind == "none"
+
+
+def test_the_rule_of_the_draws_holds_for_each_of_several_data_sets(tmp_path: Path, static_model: Path) -> None:
+    small, large = write_beir(tmp_path / "small"), write_beir(tmp_path / "large", n_docs=1500)
+    data = combine([opera.load_data(folder) for folder in (small, large)])
+    settings = {"max_steps": 600, "per_device_train_batch_size": 8, "mix": "equal"}
+    kinds = training_set(data, static_model, **settings).negatives.sets
+    pools = [negatives.pool for negatives in kinds]
+    assert len(pools[0]) < 120, "only documents with a training pair, since each would be drawn more than 15 times"
+    assert len(pools[1]) == 1500
+
+
+def test_no_negatives_are_a_group_of_one(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    weights = []
+    for name, setting in {"none": {"negatives": "none"}, "one": {"train_group_size": 1}}.items():
+        values = {"max_steps": 3, "per_device_train_batch_size": 8, "guard": False, **setting}
+        run = opera.adapt(beir, model=static_model, out=tmp_path / name, **values)
+        assert run.settings["negatives"] == "none"
+        weights.append((run.model_path / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]

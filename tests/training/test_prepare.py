@@ -1,0 +1,85 @@
+"""What is checked before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opera
+from opera.config import automatic
+from opera.config.recipe import make_recipe
+from opera.run_folder.folder import Run
+from opera.training.build import loss_weights
+from opera.training.prepare_data import prepare_data
+from small_runs import SMALL, InterruptedAt
+from tiny_world import data_from_dicts
+
+
+def test_automatic_settings_are_recorded_as_given_and_resolved(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    settings = {"method": "ft", "epochs": 2.5, "per_device_train_batch_size": 15, "guard": False}
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
+    given, resolved = run.record.identity, run.settings
+    assert [given[name] for name in ("max_steps", "epochs", "temperature", "learning_rate")] == [None, 2.5, None, None]
+    assert (resolved["max_steps"], resolved["epochs"]) == (8, 2.5), "40 queries are three batches of 15"
+    assert resolved["temperature"] == 0.07
+    assert resolved["learning_rate"] == 1e-2
+    assert run.training.steps == len(run.trace()) == 8
+
+
+def test_a_resumed_run_keeps_the_numbers_of_its_start(
+    beir: Path, static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def least_steps(steps: int) -> None:
+        other = replace(automatic.DEFAULTS["static"], epochs=1, least_steps=steps)
+        monkeypatch.setitem(automatic.DEFAULTS, "static", other)
+
+    settings = {**SMALL, "max_steps": None, "epochs": None, "guard": False}
+    least_steps(12)
+    with interrupted_at(5):
+        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
+    begun = Run.open(tmp_path / "cut").settings
+    least_steps(7)  # as on another device
+    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
+    assert resumed.settings["max_steps"] == resumed.training.steps == begun["max_steps"]
+
+
+def test_test_queries_that_train_too_are_noted() -> None:
+    corpus = {f"d{at}": f"text {at}" for at in range(9)}
+    queries = {f"q{at}": f"ask {at}" for at in range(9)}
+    train = {f"q{at}": {f"d{at}": 1} for at in range(8)}
+    again = {**queries, "t1": "ask 1", "t2": "ask 2", "t3": "ask 3"}
+    tests = [
+        ({"q0": {"d0": 1}, "q1": {"d1": 2}}, ["2 of the 2"]),
+        ({"t1": {"d1": 1}, "t2": {"d8": 1}, "t3": {"d3": 0, "d2": 1}, "q7": {"d7": 1}}, ["2 of the 4"]),
+        ({"t1": {"d2": 1}, "q8": {"d8": 1}, "q3": {"d3": 0, "d1": 1}}, []),
+    ]
+    for test, counted in tests:
+        data = data_from_dicts("m", corpus=corpus, queries=again, qrels={"train": train, "test": test})
+        notes = prepare_data(data, make_recipe({"guard": False})).with_splits.notes
+        assert [note[15:25] for note in notes if "test queries" in note] == counted
+
+
+SP: dict[str, Any] = {**SMALL, "guard": False, "method": "sp"}
+
+
+def weighted(beir: Path) -> opera.RetrievalData:
+    """The small world with different weights."""
+    data = opera.load_data(beir)
+    train = data.split("train")
+    weights = np.random.default_rng(1).permutation(len(train.doc_rows)).astype(np.float32)
+    return replace(data, splits={**data.splits, "train": replace(train, weights=weights)})
+
+
+def test_loss_weights_have_mean_1_and_reach_the_loss(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    assert loss_weights(np.array([1.0, 3.0])).tolist() == [0.5, 1.5]  # type: ignore[union-attr]
+    data = weighted(beir)
+    run, plain = (
+        opera.adapt(data, model=static_model, out=tmp_path / use, pair_weights=use, **SP) for use in ("loss", "none")
+    )
+    assert run.pairs()["times_drawn"] == plain.pairs()["times_drawn"], "weights change no draw"
+    assert run.trace()["loss"] != plain.trace()["loss"] or run.measures != plain.measures
+    assert sorted(run.pairs()["weight"].to_pylist()) == list(range(run.pairs().num_rows))

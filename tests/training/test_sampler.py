@@ -1,0 +1,82 @@
+"""The sampler: steps, batches, lag, quotas and state."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from distinct import pool_of
+from opera.data.pairs import TrainingPairs
+from opera.methods import METHODS, Plan
+from opera.training.negatives import RandomNegatives
+from opera.training.pretrained_scores import pretrained_scores
+from opera.training.quotas import Quotas
+from opera.training.sampler import PairSampler, SetSampler
+
+PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
+
+
+def make_sampler(lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) -> PairSampler:
+    scores = pretrained_scores(
+        PAIRS, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None, pool_of(12)
+    )
+    plan = Plan(0, 20, 4)
+    method = METHODS["dp"](PAIRS, plan, METHODS["dp"].settings_class.parse({}), scores)
+    sets = [SetSampler(method, RandomNegatives(pool_of(12)))]
+    return PairSampler(sets, PAIRS, plan, micro, n_negatives=2, lag=lag, rank=rank, world_size=world)
+
+
+def train(sampler: PairSampler, step: int, seed: int = 0) -> None:
+    """Observe a step as all processes together would."""
+    ids = sampler.sampled[step]
+    values = np.random.default_rng([seed, step]).random((3, len(ids)))
+    for part in np.split(np.arange(len(ids)), len(ids) // sampler.batch_size):
+        sampler.observe(ids[part], *values[:, part])
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_processes_share_each_step_out_and_its_pairs_say_which_part_it_is(world: int) -> None:
+    samplers = [make_sampler(micro=4 // world, rank=rank, world=world) for rank in range(world)]
+    readers = [iter(sampler) for sampler in samplers]
+    alone = make_sampler(micro=4)
+    for step, batch_alone in enumerate(alone):
+        parts = [next(reader) for reader in readers]
+        assert np.concatenate([part.pair_ids for part in parts]).tolist() == batch_alone.pair_ids.tolist()
+        assert np.concatenate([part.doc_rows for part in parts]).tolist() == batch_alone.doc_rows.tolist()
+        assert (PAIRS.pair_query[batch_alone.pair_ids] == batch_alone.queries).all()
+        assert (PAIRS.pair_doc[batch_alone.pair_ids] == batch_alone.doc_rows[:, 0]).all()
+        for sampler, part in zip(samplers, parts, strict=True):
+            batch = sampler.batch(part.pair_ids)
+            assert batch.step == step
+            assert batch.doc_rows.tolist() == batch_alone.doc_rows.tolist()
+            assert batch.pair_ids[batch.local].tolist() == part.pair_ids.tolist()
+        for sampler in (*samplers, alone):
+            train(sampler, step)
+    assert alone.trained_steps == len(alone) == len(samplers[0]) == 20
+
+
+def test_reading_further_ahead_than_the_lag_is_refused() -> None:
+    sampler = make_sampler(lag=2)
+    sampler.sample_step(0)
+    sampler.sample_step(1)
+    with pytest.raises(match=r"observations of step 0 are missing: .* than lag=2 allows"):
+        sampler.sample_step(2)
+    sampler.observe(sampler.sampled[0][:2], *np.full((3, 2), 0.5))  # one of its two batches
+    with pytest.raises(match="observations of step 0 are missing"):
+        sampler.sample_step(2)
+
+
+@pytest.mark.parametrize("one_set", [False, True])
+@pytest.mark.parametrize("probabilities", [(0.5, 0.5), (0.9, 0.1), (0.999, 0.001), (0.2, 0.3, 0.5)])
+def test_sets_give_their_quotas(probabilities: tuple[float, ...], one_set: bool) -> None:
+    quotas, batch = Quotas(np.array(probabilities), one_set), 16
+    counts = np.zeros(len(probabilities))
+    plans = quotas.plans(Plan(0, 400, batch))
+    for step in range(400):
+        quota = quotas.of_step(step, batch)
+        assert quota.sum() == batch
+        assert (quota <= [plan.batch_size for plan in plans]).all()
+        counts += quota
+        off = np.abs(counts - np.array(probabilities) * (step + 1) * batch)
+        assert off.max() <= (batch if one_set else 1) * len(probabilities)
+    assert all(plan.max_steps * plan.batch_size >= count for plan, count in zip(plans, counts, strict=True))
