@@ -37,9 +37,8 @@ left,right⏎a,b => p.csv: OPERA recognises no column for the query and the docu
     --columns query=1,document=2
 query,question,answer⏎a,b,c => p.csv: 'query' and 'question' could each be the query; choose one, as in --columns
     query=query
-query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: a quotation mark has no partner (unexpected end of data); put a field
-    with quotation marks in quotes and double the marks inside: "5"" pipe" (2 of 3 rows)⏎pass --skip-bad-rows to
-    leave out these 2 of 3 rows
+query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: a quotation mark has no partner; put a field with quotation marks in quotes
+    and double the marks inside: "5"" pipe"
 query,document,split⏎a,b,train⏎c,d,holdout => p.csv:3: column 'split' must be train, dev or test and agree with
     the file name, got 'holdout'
 query,document,score⏎a,b,1⏎c,d,high => p.csv:3: column 'score' must be a number, got 'high'

@@ -18,11 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from opera.core.errors import InputError
 from opera.data import RetrievalData, load_data
-from opera.data.delimited_tables import DelimitedTable
 
 GOLDEN = Path(__file__).with_suffix(".json")
 Content = str | bytes | list[dict[str, Any]] | pa.Table
@@ -282,14 +280,6 @@ def put(files: dict[str, Content]) -> Iterator[Path]:
             yield Path(folder)
         finally:
             os.chdir(before)
-
-
-@contextmanager
-def read_line_by_line() -> Iterator[None]:
-    """Let DuckDB read no file itself."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DelimitedTable, "scan", lambda _: None)
-        yield
 
 
 def dump(data: RetrievalData) -> dict[str, Any]:

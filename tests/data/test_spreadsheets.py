@@ -30,7 +30,7 @@ def test_no_written_text_starts_a_formula_and_each_comes_back(relation: Relation
     written = with_apostrophes(pa.table({"text": pa.array(texts, pa.string())}))
     assert not any(text.startswith(DANGEROUS) for text in written["text"].to_pylist())
     relation.db.register("written", written)
-    read = relation.rows(f"SELECT {without_apostrophe_sql('text')} FROM written")
+    read = relation.execute(f"SELECT {without_apostrophe_sql('text')} FROM written").fetchall()
     assert [text for (text,) in read] == texts
 
 

@@ -11,9 +11,9 @@ from opera.core.terminal import shown
 from opera.data.columns import Columns, TableKind, note_of, unknown_columns
 from opera.data.delimited_tables import DelimitedTable
 from opera.data.names import SPLIT_NAMES
-from opera.data.relation import NUMBERS, Relation, document_key_sql, text_key_sql
+from opera.data.relation import NUMBERS, Relation
 from opera.data.retrieval_data import BEIR_HEADER
-from opera.data.rules import blank_sql, id_rules, literal_sql, rules
+from opera.data.rules import id_rules, literal_sql, rules
 from opera.data.spreadsheets import without_apostrophe_sql
 from opera.data.table_files import open_texts
 from opera.data.tables import BEIR_COLUMNS, TREC_COLUMNS, Table
@@ -103,9 +103,7 @@ def add_pairs(
         items = " || ".join(_items(*document, relation.lenient) for document in documents)
         rows = f"(SELECT *, unnest({items}) AS item FROM stream)"
         text, negative, part = "item.text", "item.negative", "item.part"
-        rows += (
-            f" WHERE NOT ({negative} AND {blank_sql(text)})"  # an empty text cannot be a negative
-        )
+        rows += f" WHERE NOT ({negative} AND blank({text}))"  # an empty text cannot be a negative
     query, title = _text(table, columns.get("query")) or "NULL", _text(table, columns.get("title"))
     titles = f"CASE WHEN {negative} THEN '' ELSE {title} END" if title else "NULL"
     named = split_name or "train"
@@ -124,7 +122,7 @@ def add_pairs(
     values = {
         "part": part, "split": splits, "split_name": names, "known_split": known,
         "negative": negative, "query": query, "title": titles, "document": text,
-        "query_key": text_key_sql(query), "document_key": document_key_sql(titles, str(text)),
+        "query_key": f"text_key({query})", "document_key": f"document_key({titles}, {text})",
     }  # fmt: skip
     for role in ("query_id", "document_id", "grade", "weight"):
         values[role] = _text(table, columns.get(role)) or "NULL"
@@ -151,7 +149,7 @@ def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None
     if "weight" in values:  # an optional number
         values["weight"] = f"nullif({values['weight']}, '')"
     relation.insert("pairs", table, columns, {"negative": "true", "split": "''", **values})
-    relation.break_rules("pairs", rules(lenient=True))
+    relation.find_violations("pairs", rules(lenient=True))
     relation.check_rows()
 
 
@@ -173,9 +171,9 @@ def read_documents(
             roles = _roles(table, ["text"], "documents", columns)
             add_texts(relation, "documents", table, roles)
             if "id" in roles:
-                relation.break_rules("texts", id_rules("id"))
+                relation.find_violations("texts", id_rules("id"))
         relation.check_rows()
-        return relation.rows("SELECT id, title, text FROM texts"), relation.notes
+        return relation.execute("SELECT id, title, text FROM texts").fetchall(), relation.notes
 
 
 def _text(table: Table, names: Sequence[str] | None) -> str | None:

@@ -1,33 +1,24 @@
-"""Read CSV, TSV and TREC qrels as tables.
-
-DuckDB reads most CSV and TSV files itself, see :meth:`DelimitedTable.scan`.
-"""
+"""Read CSV, TSV and TREC qrels as tables. DuckDB reads the rows, and lists the rows it rejects."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
-from opera.core.arrays import IntArray
 from opera.core.errors import DataError
+from opera.core.files import open_file
 from opera.core.terminal import shown
 from opera.data.rules import literal_sql
-from opera.data.tables import TREC_COLUMNS, Problems, Rows, TextFile, arrow_rows
-from opera.data.text_files import (
-    ALWAYS_UTF8,
-    BadRow,
-    check_characters,
-    has_spaces_beside_quotes,
-    text_lines,
-)
+from opera.data.tables import TREC_COLUMNS, Problems, TextFile
+from opera.data.text_files import ALWAYS_UTF8, BadRow, check_characters, text_lines
 from opera.data.texts import LONGEST_TEXT
 
 PAIRS_COLUMNS = {"query", "document", "origin"}
@@ -35,17 +26,27 @@ PAIRS_COLUMNS = {"query", "document", "origin"}
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 STATED_DELIMITER = re.compile(r'"?sep=([^\w\s"]|\t|\\t)"?[\r\n]*', re.IGNORECASE)
 """The first line of a file that tells a spreadsheet how columns are separated."""
+LONGEST_ROW = 2**25
+"""Bytes of the longest row. DuckDB reserves memory for several of them."""
 QUOTES = (
-    "a quotation mark has no partner ({}); put a field with quotation marks in quotes and double "
-    'the marks inside: "5"" pipe"'
+    "a quotation mark has no partner; put a field with quotation marks in quotes and double the "
+    'marks inside: "5"" pipe"'
 )
+REJECTED = """
+    SELECT line, list(DISTINCT error_type) AS problems, any_value(csv_line) AS row
+    FROM rejected GROUP BY line ORDER BY line
+"""
+"""SQL: the rows that DuckDB rejected. The first row of the file has the number 1, and empty lines
+count.
+"""
 
 
 class DelimitedTable(TextFile):
     """A CSV or TSV file, or TREC qrels. Every value is a text, so the id 007 keeps its zeros.
 
     Quotation marks follow RFC 4180 in CSV. In other formats they are part of the text. A file
-    without a header has the columns 1, 2, ...
+    without a header has the columns 1, 2, ... The rows that DuckDB reads have the numbers 0, 1, ...
+    in the relation. A row that it rejects has its number in the file, with a minus sign.
 
     Args:
         path: the file.
@@ -63,131 +64,153 @@ class DelimitedTable(TextFile):
         encoding: str | None = None,
     ) -> None:
         self.path, self.encoding = path, encoding
-        self.scanned = False
-        """Whether DuckDB read the file, so that the relation has row numbers instead of lines."""
         first_line = next(filter(str.strip, self.lines()), "")
         unquoted = re.sub(r'"[^"]*"?', "", first_line)
-        delimiter = "\t" if tabs else max(",;\t|", key=unquoted.count)
+        self.delimiter = "\t" if tabs or header is None else max(",;\t|", key=unquoted.count)
         self._stated = header and STATED_DELIMITER.fullmatch(first_line)
         if self._stated:
-            delimiter = self._stated[1].replace("\\t", "\t")
-        self.delimiter = header and delimiter
-        self._quoted = not (header is None or tabs)
-        line, self.first_line, problem = next(self._records(), (0, [], None))
-        if line == 0:
+            self.delimiter = self._stated[1].replace("\\t", "\t")
+        self._is_trec, self._is_quoted = header is None, not (header is None or tabs)
+        self.first_line = first_line.split() if header is None else self._first_row()
+        if not self.first_line:
             raise DataError(f"{path}: is empty; it must have at least one row")
-        if problem is not None:
-            raise DataError(f"{path}:{line}: {problem}")
         self.has_header = header is not None and header(self.first_line)
         names = self.first_line if self.has_header else map(str, range(1, 1 + len(self.first_line)))
         super().__init__(str(path), TREC_COLUMNS if header is None else list(names), path.name)
-        self._begins_at_once = line == 1
         self.has_apostrophes = {*self.columns} - {"document_id"} == PAIRS_COLUMNS
+        self._rejected: set[int] = set()
 
-    def scan(self) -> str | None:
-        """Return the SQL that reads all rows, and the header, as the columns c0, c1, ...
+    def _first_row(self) -> list[str]:
+        """Return the fields of the first row that is not blank.
 
-        For most files that :meth:`batches` would read in another way, DuckDB raises an error when
-        it runs the SQL. For the others, this returns ``None``.
+        Raises:
+            DataError: if it cannot be read.
         """
-        path = str(self.path.absolute())
-        utf8 = self.encoding in (None, ALWAYS_UTF8) and self.path.suffix.lower() in (".csv", ".tsv")
-        plain = utf8 and self.delimiter is not None and not set("*?[") & set(path)  # patterns
-        if not plain or not self._begins_at_once or len(self.columns) == 1:
-            return None
-        if self._quoted and has_spaces_beside_quotes(self.path):
-            return None
+        rows, line = islice(self._rows(strict=True), int(bool(self._stated)), None), 1
+        try:
+            for line, fields in rows:  # noqa: B007 - for the message
+                if any(map(str.strip, fields)):
+                    check_characters(self.delimiter.join(fields), self.encoding)
+                    return fields
+        except csv.Error:
+            raise DataError(f"{self.path}:{line}: {QUOTES}") from None
+        except BadRow as error:
+            raise DataError(f"{self.path}:{line}: {error}") from None
+        return []
+
+    def _rows(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+        """Yield the first line and the fields of each row, also of empty lines."""
+        rows, first = self._reader(self.lines(""), strict=strict), 1
+        for fields in rows:
+            yield first, fields
+            first = rows.line_num + 1
+
+    def _reader(self, lines: Iterable[str], *, strict: bool = False) -> Any:
+        """Split lines into fields, for the header and for messages."""
+        csv.field_size_limit(LONGEST_TEXT)
+        quoting = csv.QUOTE_MINIMAL if self._is_quoted else csv.QUOTE_NONE
+        how: dict[str, Any] = {"delimiter": self.delimiter, "quoting": quoting, "strict": strict}
+        return csv.reader(lines, **how)
+
+    def scan(self, folder: Path) -> str:
+        """Return the SQL that reads all rows and the header as the columns c0, c1, ...
+
+        ``folder`` may get a copy of the file in the form that DuckDB reads.
+        """
         columns = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(self.columns)))
-        mark = "'\"'" if self._quoted else "''"
-        return (
-            f"FROM read_csv({literal_sql(path)}, delim={literal_sql(str(self.delimiter))}, "
-            f"quote={mark}, escape={mark}, comment='', header=false, auto_detect=false, "
-            f"strict_mode=true, columns={{{columns}}})"
+        blank = " AND ".join(
+            f"coalesce(blank(c{place}), true)" for place in range(len(self.columns))
+        )
+        has_names = bool(self.columns[-1].strip())  # spreadsheets drop empty cells without a name
+        mark = "'\"'" if self._is_quoted else "''"
+        return f"""
+            SELECT row_number() OVER () - 1 AS line, *
+            FROM read_csv(
+                {literal_sql(str(self._readable(folder)))}, columns={{{columns}}},
+                delim={literal_sql(self.delimiter)}, quote={mark}, escape={mark}, comment='',
+                header=false, auto_detect=false, strict_mode=true,
+                store_rejects=true, rejects_table='rejected', rejects_scan='rejecting_scans',
+                null_padding={not has_names}, max_line_size={LONGEST_ROW}
+            )
+            WHERE NOT ({blank}) OFFSET {self.has_header:d}"""
+
+    def _readable(self, folder: Path) -> Path:
+        """Return the file, or a copy: plain UTF-8 with tabs in TREC and one kind of line break."""
+        utf8 = self.encoding in (None, ALWAYS_UTF8) and self.path.suffix.lower() in (".csv", ".tsv")
+        is_pattern = bool(set("*?[") & set(str(self.path.absolute())))
+        readable = utf8 and not (is_pattern or self._is_trec or self._stated)
+        if readable and not _has_mixed_line_breaks(self.path):
+            return self.path.absolute()
+        copy, lines = folder / "copy.csv", self.lines()
+        with copy.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            if self._stated:
+                next(lines)
+                file.write("\n")  # so that the numbers of the other lines stay
+            for line in lines:
+                file.write("\t".join(line.split()) + "\n" if self._is_trec else line)
+        return copy
+
+    def add_rejected(self, rows: Sequence[tuple[int, list[str], str]], problems: Problems) -> None:
+        """Collect the rows that DuckDB rejected.
+
+        Raises:
+            DataError: for a row without an end, which may hide the rows after it.
+        """
+        self._rejected = {number for number, _, _ in rows}
+        for number, reasons, text in rows:
+            if not text.strip():
+                continue
+            ends = "UNQUOTED VALUE" not in reasons or "\n" not in text.strip("\r\n")
+            if not ends or "LINE SIZE OVER MAXIMUM" in reasons:
+                raise DataError(f"{self.place(-number)}: {QUOTES}")
+            problem = self._problem(number, reasons, text.strip("\r\n"))
+            problems.add_unreadable(self, -number, problem.rule, problem.value)
+
+    def _problem(self, number: int, reasons: list[str], text: str) -> BadRow:
+        """Say why DuckDB rejected a row."""
+        if "INVALID ENCODING" in reasons:
+            try:
+                for line in islice(self.lines(), self.line(-number) - 1, None):
+                    check_characters(line, self.encoding)
+            except BadRow as error:
+                return error
+        if "UNQUOTED VALUE" in reasons:
+            return BadRow(QUOTES)
+        (fields,) = self._reader([text])
+        listed = ", ".join(map(shown, self.columns))
+        return BadRow(
+            f"must have {len(self.columns)} columns ({listed}), got {{}}",
+            f"{len(fields)}: {shown(self.delimiter.join(fields))}",
         )
 
     def line(self, number: int) -> int:
-        """Return the line of a row."""
-        return int(self._lines_of_rows[number]) if self.scanned else number
+        """Return the line of a row, from its number in the relation."""
+        every_line, read_lines = self._lines_of_rows
+        return int(every_line[-number - 1] if number < 0 else read_lines[number])
 
     @cached_property
-    def _lines_of_rows(self) -> IntArray:
-        return np.fromiter((line for line, _, _ in self._records()), np.int64)
-
-    def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
-        """Yield the rows; skip empty lines."""
-        places = [self.columns.index(column) for column in columns]
-
-        def rows() -> Iterator[Sequence[Any]]:
-            records, listed = self._records(), ", ".join(map(shown, self.columns))
-            if self.has_header:
-                next(records)
-            for line, cells, problem in records:
-                fields = _fitted(cells, self.columns)
-                if problem is None and len(fields) != len(self.columns):
-                    rule = f"must have {len(self.columns)} columns ({listed}), got {{}}"
-                    problem = BadRow(
-                        rule, f"{len(fields)}: {shown((self.delimiter or ' ').join(fields))}"
-                    )
-                if problem is None:
-                    yield line, *(fields[place] for place in places)
-                else:
-                    problems.refuse(self, line, problem.rule, problem.value)
-
-        yield from arrow_rows(rows(), dict.fromkeys(columns, pa.string()))
-
-    def _records(self) -> Iterator[tuple[int, list[str], BadRow | None]]:
-        """Yield the first line of each row, its fields, and its problem, if any.
-
-        Rows without a text, which spreadsheets write as separators only, are not rows.
-        """
-        rows = self._quoted_rows() if self._quoted else self._plain_rows()
-        for line, fields, problem in islice(rows, int(bool(self._stated)), None):
-            if problem is None and not any(map(str.strip, fields)):
-                continue
-            try:
-                check_characters((self.delimiter or " ").join(fields), self.encoding)
-            except BadRow as error:
-                problem = error
-            yield line, fields, problem
-
-    def _plain_rows(self) -> Iterator[tuple[int, list[str], None]]:
-        for number, line in enumerate(self.lines(""), start=1):
-            text = line.rstrip("\r\n")
-            if text and (fields := text.split(self.delimiter)):
-                yield number, fields, None
-
-    def _quoted_rows(self) -> Iterator[tuple[int, list[str], BadRow | None]]:
-        """Yield the rows. If quotation marks do not match, yield each line of the row."""
-        csv.field_size_limit(LONGEST_TEXT)
-        reader = csv.reader(self.lines(""), delimiter=self.delimiter or ",", strict=True)
-        after_bad = False
-        while True:
-            first = reader.line_num + 1
-            try:
-                fields = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                after_bad = True
-                for line in range(first, reader.line_num + 1):
-                    yield line, [], BadRow(QUOTES, error)
-                continue
-            # the row may be the end of the bad row before it
-            after_bad = after_bad and "".join(fields).count('"') % 2 == 1
-            problem = BadRow(QUOTES, "in a line before") if after_bad else None
-            if fields:
-                yield first, fields, problem
+    def _lines_of_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first line of every row, and of every row that DuckDB read."""
+        rows = list(self._rows())
+        first = 1 + bool(self._stated)
+        one_column = len(self.columns) == 1  # its empty lines are rows
+        was_read = [
+            number >= first and (one_column or bool(fields)) and number not in self._rejected
+            for number, (_, fields) in enumerate(rows, 1)
+        ]
+        lines = np.array([line for line, _ in rows])
+        return lines, lines[np.array(was_read)]
 
 
-def _fitted(fields: list[str], columns: list[str]) -> list[str]:
-    """Drop empty fields after the last column, and add missing fields of columns without a name.
-
-    Spreadsheets write the empty cells at the end of some rows only.
-    """
-    extra, missing = fields[len(columns) :], columns[len(fields) :]
-    if any(map(str.strip, (*extra, *missing))):
-        return fields
-    return [*fields, *([""] * len(missing))][: len(columns)]
+def _has_mixed_line_breaks(path: Path) -> bool:
+    """Whether a file has several kinds of line breaks, which DuckDB does not read."""
+    with open_file(path) as file:
+        if not any(b"\r" in part for part in iter(lambda: file.read(2**20), b"")):
+            return False
+    with path.open(encoding="latin-1") as lines:
+        for _ in lines:
+            pass
+        return isinstance(lines.newlines, tuple)
 
 
 def is_qrels(path: Path, encoding: str | None = None, *, numbered: bool = False) -> bool:

@@ -32,7 +32,7 @@ class JsonLines(TextFile):
                 if line.strip(" \n"):
                     yield number, json_object(line.removesuffix("\n"))
             except BadRow as error:
-                problems.refuse(self, number, error.rule, error.value)
+                problems.add_unreadable(self, number, error.rule, error.value)
 
 
 class JsonList(JsonLines):
@@ -87,7 +87,7 @@ class JsonTable(JsonLines):
                     values = (json_value(name, record.get(name), types[name]) for name in types)
                     yield number, *values
                 except BadRow as error:
-                    problems.refuse(self, number, error.rule, error.value)
+                    problems.add_unreadable(self, number, error.rule, error.value)
 
         yield from arrow_rows(rows(), types)
 

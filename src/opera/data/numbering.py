@@ -1,4 +1,7 @@
-"""Turn the long relation into a data set: number the texts, and merge repeated pairs."""
+"""Turn the long relation into a data set: number the texts, and merge repeated pairs.
+
+The SQL is in ``ingest.sql``.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,11 @@ from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
 from opera.data.pairs import pair_keys
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
-from opera.data.relation import NUMBERS, PLACE, Relation, text_key_sql
+from opera.data.relation import STATEMENTS, Relation
 from opera.data.retrieval_data import RetrievalData
-from opera.data.rules import Rule, blank_sql, id_rules, literal_sql, number_sql, rules
+from opera.data.rules import id_rules, rules
 from opera.data.store import DataBuilder, load_or_parse
 
-RELEVANT = "NOT negative AND coalesce(grade, 1) > 0 AND coalesce(weight, 1) > 0"
 FILES = {"documents": "corpus", "queries": "queries"}
 """The names of the stored files of texts."""
 SIDES = {"query": "queries", "document": "documents"}
@@ -70,7 +72,8 @@ class TextNumbering:
 
     def __init__(self, relation: Relation, builder: DataBuilder, name: str) -> None:
         self.relation, self.builder, self.name = relation, builder, name
-        self.by_text, self.has_ids = dict[str, bool](), dict[str, bool]()
+        self.called_by: dict[str, str] = {}
+        """How pairs call their texts, by side: see ``name_of`` in ``ingest.sql``."""
 
     def build(self, splits: Sequence[str] = ()) -> None:
         """Build the data set. Without ``splits``, they are in the order of their first pairs.
@@ -80,20 +83,22 @@ class TextNumbering:
                 row, and the number of bad rows.
         """
         relation, problems = self.relation, self.relation.problems
-        self._write_known_texts()
+        self._write_listed_texts()
         if relation.lenient:
-            self._leave_out_empty()
-        relation.break_rules("pairs", rules(lenient=relation.lenient))
+            self._leave_out_empty_texts()
+        relation.find_violations("pairs", rules(lenient=relation.lenient))
         relation.leave_out_broken()
         self._reject_two_names()
-        in_order = relation.rows("SELECT split FROM pairs GROUP BY split ORDER BY min(rowid)")
+        in_order = relation.run("splits")
+        for side, kind in SIDES.items():
+            self._choose_names(side, kind)
         while self._number():  # rows that are left out may contain the texts of other rows
             relation.leave_out_broken()
         problems.check()
-        if not relation.rows("FROM numbered WHERE NOT negative LIMIT 1"):
+        if not relation.execute("FROM numbered WHERE NOT negative LIMIT 1").fetchall():
             text = " with a text on both sides" if relation.lenient else ""
             raise problems.error_or(f"{self.name}: has no pairs{text}")
-        self._write_new_texts()
+        self._write_texts_of_pairs()
         if problems.rows:
             relation.note(problems.note())
             self.builder.write_skipped(problems.left_out())
@@ -109,20 +114,16 @@ class TextNumbering:
 
         Files of texts, and some files of train, have no name of a split.
         """
-        for split, names in self.relation.rows(
-            """SELECT split, list_sort(list(DISTINCT split_name)) AS names FROM pairs
-            WHERE split != 'train' AND split_name IS NOT NULL GROUP BY split
-            HAVING len(names) > 1"""
-        ):
+        for split, names in self.relation.run("two names of a split"):
             raise DataError(
                 f"{self.name}: the splits {' and '.join(map(shown, names))} both mean {split}; "
                 "rename one of them, or leave it out"
             )
 
-    def _write_known_texts(self) -> None:
+    def _write_listed_texts(self) -> None:
         """Check and write the tables of documents and queries."""
         relation, problems = self.relation, self.relation.problems
-        relation.break_rules("texts", id_rules("id"))
+        relation.find_violations("texts", id_rules("id"))
         relation.leave_out_broken()
         for kind in sorted(relation.kinds):
             self._reject_repeated(kind)
@@ -130,199 +131,125 @@ class TextNumbering:
             problems.check()  # otherwise each pair with the id of a bad row is another problem
         relation.leave_out_broken()
         for kind, name in sorted(relation.kinds.items()):
-            rows = f"FROM texts WHERE kind = '{kind}'"
-            if not relation.rows(f"{rows} LIMIT 1"):
+            ((rows, longest),) = relation.run("size of listed texts", kind=kind)
+            if rows == 0:
                 raise problems.error_or(f"{name}: is empty; it must have at least one row")
-            batches = relation.batches(f"SELECT id, title, text {rows}", "text", "texts")
+            batches = relation.batches(STATEMENTS["listed texts"], longest, kind=kind)
             self.builder.write_texts(FILES[kind], batches)
-            relation.execute(
-                f"""CREATE TABLE {kind} AS SELECT id, text, row_number() OVER () - 1 AS number,
-                {blank_sql("text")} AND {blank_sql("title")} AS empty {rows}"""
-            )
+        relation.run("list texts")
 
     def _reject_repeated(self, kind: str) -> None:
         """Reject the rows whose id occurs in an earlier row."""
-        repeated = f"""FROM texts JOIN (
-            SELECT id, min(rowid) AS place, arg_min([file, line], rowid) AS first FROM texts
-            WHERE kind = '{kind}' GROUP BY id HAVING count(*) > 1
-        ) USING (id) WHERE kind = '{kind}' AND texts.rowid != place"""
-        example = f"SELECT first {repeated} ORDER BY texts.rowid LIMIT 1"
-        for ((file, line),) in self.relation.rows(example):
+        repeated = self.relation.run("repeated ids", kind=kind)
+        if repeated:
+            file, line = repeated[0][-1]
             first = self.relation.files[file][0].place(line)
-            text = f"duplicate id {{}}; first seen at {first}, and ids must be unique"
-            self.relation.refuse(f"SELECT file, line, id {repeated}", Rule("id", "", text))
+            rule = f"duplicate id {{}}; first seen at {first}, and ids must be unique"
+            self.relation.add_violations([row[:-1] for row in repeated], "id", rule)
 
-    def _leave_out_empty(self) -> None:
+    def _leave_out_empty_texts(self) -> None:
         """Leave out empty documents, and the pairs of queries without a text or a positive."""
-        no_query, no_document = blank_sql("query"), blank_sql("document")
-        answered = f"SELECT file, line FROM pairs WHERE NOT negative AND NOT {no_document}"
-        ((documents, queries),) = self.relation.rows(
-            f"""SELECT (SELECT count(*) FROM pairs WHERE {no_document}),
-            (SELECT count(DISTINCT (file, line)) FROM pairs
-             WHERE {no_query} AND (file, line) IN ({answered}))"""
-        )
-        self.relation.execute(
-            f"""DELETE FROM pairs WHERE {no_document} OR {no_query}
-            OR (file, line) NOT IN ({answered})"""
-        )
+        self.relation.run("list answered rows")
+        ((documents, queries),) = self.relation.run("count empty texts")
+        self.relation.run("delete empty texts")
         if empty := documents + queries:
             self.relation.note(f"left out {counted(empty, 'empty text')} and their pairs")
+
+    def _choose_names(self, side: str, kind: str) -> None:
+        """Decide whether pairs call the texts of a side by id, by text, or have the texts."""
+        relation, self.called_by[side] = self.relation, "pair"
+        if kind in relation.kinds:
+            by_id = relation.run("a pair with the id of a listed text", side=side)
+            by_text = not by_id and relation.run("a pair with a listed text", side=side)
+            self.called_by[side] = "text" if by_text else "id"
+        relation.execute(f"SET VARIABLE {side}_by = '{self.called_by[side]}'")
 
     def _number(self) -> bool:
         """Number the texts of all pairs; return whether a row has an invalid id or empty text."""
         relation = self.relation
-        joins = " ".join(self._make_numbers(side) for side in SIDES)
-        columns = ", ".join(f"{number_sql(name)}::FLOAT AS {name}" for name in NUMBERS)
-        relation.execute(
-            f"""CREATE OR REPLACE TABLE numbered AS SELECT file, line, pairs.rowid AS place, split,
-            negative, query_texts.number::INTEGER AS query,
-            document_texts.number::INTEGER AS document, {columns},
-            coalesce(query_texts.empty OR document_texts.empty, false) AS empty
-            FROM pairs {joins}"""
-        )
-        refused = [self._check_names(side) for side in SIDES]
+        relation.run("number")
+        is_bad = [self._check_names(side) for side in SIDES]
         if not relation.lenient:
-            text = "a relevant pair has a query or document without a text; add it or remove "
-            empty = f"SELECT file, line, 0 FROM numbered WHERE empty AND {RELEVANT}"
-            refused.append(relation.refuse(empty, Rule("", "", f"{text}the pair")) > 0)
-        relation.execute("DELETE FROM numbered WHERE query IS NULL OR document IS NULL")
-        return any(refused)
-
-    def _make_numbers(self, side: str) -> str:
-        """Number the texts of a side by their keys; return the SQL that joins numbers to pairs."""
-        relation, kind = self.relation, SIDES[side]
-        ((self.has_ids[side],),) = relation.rows(f"SELECT count({side}_id) > 0 FROM pairs")
-        name, before = f"{side}_key", ""
-        if kind in relation.kinds:
-            known = relation.rows(f"FROM pairs SEMI JOIN {kind} ON {side} = id LIMIT 1")
-            texts = f"""SELECT {text_key_sql("text")} AS key, min(number) AS number, false AS empty
-                FROM {kind} GROUP BY key"""
-            same = f"FROM pairs SEMI JOIN ({texts}) AS texts ON {name} = texts.key LIMIT 1"
-            self.by_text[side] = not known and bool(relation.rows(same))
-            if not self.by_text[side]:
-                name, texts = side, f"SELECT id AS key, number, empty FROM {kind}"
-        else:
-            texts = f"""min({PLACE}) AS first, false AS empty FROM pairs
-                WHERE {side} IS NOT NULL GROUP BY key"""
-            if self.has_ids[side]:
-                by_text, by_id = f"{side}_key::VARCHAR", f"'#' || {side}_id"
-                name = f"CASE WHEN {side}_id IS NULL THEN {by_text} ELSE {by_id} END"
-                texts = f"""SELECT {by_text} AS key, any_value({side}_key) AS hash, {texts}
-                    UNION ALL
-                    SELECT {by_id} AS key, arg_min({side}_key, {PLACE}) AS hash, {texts}"""
-            else:
-                texts = f"SELECT {name} AS key, {texts}"
-            texts = f"""SELECT *, dense_rank() OVER (ORDER BY first) - 1 AS number
-                FROM ({texts}) WHERE key IS NOT NULL"""
-            before = f" AND {side}_texts.first <= {PLACE}"  # an id refers to a text read before
-        relation.execute(f"CREATE OR REPLACE TABLE {side}_numbers AS {texts}")
-        return f"LEFT JOIN {side}_numbers AS {side}_texts ON {name} = {side}_texts.key{before}"
+            empty = relation.run("relevant pairs of empty texts")
+            rule = "a relevant pair has a query or document without a text; add it or remove "
+            relation.add_violations(empty, "", f"{rule}the pair")
+            is_bad.append(bool(empty))
+        relation.run("delete unknown pairs")
+        return any(is_bad)
 
     def _check_names(self, side: str) -> bool:
         """Reject the rows whose id has no text, or a different text than before.
 
         Published data get a note instead.
         """
-        relation, kind = self.relation, SIDES[side]
-        known, refused = kind in relation.kinds, 0
-        by_text = known and self.by_text[side]
-        value = f"pairs.{side}" if known else f"pairs.{side}_id"
-        unknown = f"""FROM numbered JOIN pairs ON numbered.place = pairs.rowid
-            WHERE numbered.{side} IS NULL AND {value} IS NOT NULL"""
-        if relation.lenient and known:
-            counted_rows = "*" if side == "document" else "DISTINCT (pairs.file, pairs.line)"
-            first = f"arg_min({value}, pairs.rowid)"
-            ((missing, name),) = relation.rows(f"SELECT count({counted_rows}), {first} {unknown}")
-            example = "" if by_text else f", such as {shown(name)}"
-            if missing:
-                relation.note(
-                    f"left out {counted(missing, 'judgement')} of missing {kind}{example}"
-                )
-        else:
-            text = f"{side} {{}} has no text in these files"
-            if known:
-                problem = f"the {side} is not a text" if by_text else f"{side} {{}} is not an id"
-                text = f"{problem} in the table of {kind}; add it to the table, or remove its pairs"
-            rows = f"SELECT pairs.file, pairs.line, {value} {unknown}"
-            refused = relation.refuse(rows, Rule(side, "", text))
-        if not known and self.has_ids[side]:
-            clash = f"""SELECT file, line, {side}_id FROM pairs
-                JOIN {side}_numbers ON key = '#' || {side}_id
-                WHERE {side} IS NOT NULL AND hash != {side}_key AND first <= {PLACE}"""
-            text = f"{side} {{}} has a different text than before; give each text its own id"
-            refused += relation.refuse(clash, Rule(side, "", text))
-        return bool(refused)
+        relation, kind, called_by = self.relation, SIDES[side], self.called_by[side]
+        unknown, clashes = relation.run("pairs of unknown texts", side=side), []
+        if relation.lenient and called_by != "pair":
+            rows = unknown if side == "document" else {row[:2] for row in unknown}
+            if unknown:
+                example = "" if called_by == "text" else f", such as {shown(unknown[0][2])}"
+                count = counted(len(rows), "judgement")
+                relation.note(f"left out {count} of missing {kind}{example}")
+            return False
+        rules_of_names = {
+            "pair": f"{side} {{}} has no text in these files",
+            "text": f"the {side} is not a text in the table of {kind}",
+            "id": f"{side} {{}} is not an id in the table of {kind}",
+        }
+        advice = "" if called_by == "pair" else "; add it to the table, or remove its pairs"
+        relation.add_violations(unknown, side, rules_of_names[called_by] + advice)
+        if called_by == "pair":
+            clashes = relation.run("ids of two texts", side=side)
+            rule = f"{side} {{}} has a different text than before; give each text its own id"
+            relation.add_violations(clashes, side, rule)
+        return bool(unknown or clashes)
 
-    def _write_new_texts(self) -> None:
+    def _write_texts_of_pairs(self) -> None:
         """Write the texts that have no table."""
         for side, kind in reversed(SIDES.items()):
             if kind in self.relation.kinds:
                 continue
-            title = "coalesce(title, '')" if side == "document" else "''"
-            identifier, used_ids = f"'{side[0]}' || number", ""
-            if self.has_ids[side]:  # dashes make an id differ from the ids in the data
-                form = f"'^{side[0]}([0-9]+)(-*)$'"
-                used_ids = f"""LEFT JOIN (SELECT regexp_extract({side}_id, {form}, 1) AS digits,
-                    max(len(regexp_extract({side}_id, {form}, 2))) + 1 AS dashes
-                    FROM pairs GROUP BY digits) ON digits = number::VARCHAR"""
-                new_id = f"{identifier} || repeat('-', coalesce(dashes, 0))"
-                identifier = f"coalesce({side}_id, {new_id})"
-            texts = f"""SELECT {identifier} AS id, {title} AS title, {side} AS text, number
-                FROM pairs JOIN (SELECT DISTINCT first, number FROM {side}_numbers)
-                ON {PLACE} = first {used_ids}"""
+            ((longest,),) = self.relation.run(f"longest {side}")
             for order in ("", " ORDER BY number"):  # sort only if needed, because it is slow
-                batches = self.relation.batches(texts + order, side, "pairs")
+                texts = STATEMENTS["texts of pairs"].rstrip("; \n") + order
+                batches = self.relation.batches(texts, longest, side=side)
                 with batches, suppress(NotInOrderError):
                     self.builder.write_texts(FILES[kind], _in_order(batches))
                     break
 
-    def _arrays(self, sql: str) -> list[NDArray[Any]]:
-        """The columns of a query's result."""
-        columns = self.relation.execute(sql).fetchnumpy()
-        return [np.ma.filled(values, np.nan) for values in columns.values()]
+    def _arrays(self, name: str, **values: Any) -> list[NDArray[Any]]:
+        """The columns of the result of a statement of ``ingest.sql``."""
+        columns = self.relation.execute(STATEMENTS[name], values).fetchnumpy()
+        return [np.ma.filled(column, np.nan) for column in columns.values()]
 
     def _store_teacher(self) -> None:
-        rows = "FROM numbered WHERE score IS NOT NULL ORDER BY place"
-        scores = self._arrays(f"SELECT query, document, score {rows}")
-        if len(scores[0]):
-            self.builder.teacher = TeacherScores.from_arrays(*scores)
+        query, document, scores = self._arrays("teacher")
+        if len(scores):
+            self.builder.teacher = TeacherScores.from_arrays(query, document, scores)
 
     def _leave_out_pairs_of_empty_texts(self) -> None:
         """Leave out relevant pairs with an empty text, and count them by split."""
-        pairs, tables = f"FROM numbered WHERE empty AND {RELEVANT}", self.builder.tables
-        for split, count, query, document in self.relation.rows(
-            f"""SELECT split, count(*), arg_min(query, place), arg_min(document, place) {pairs}
-            GROUP BY split ORDER BY min(place)"""
-        ):
+        tables = self.builder.tables
+        for split, count, query, document in self.relation.run("count pairs of empty texts"):
             self.relation.note(
                 f"{split}: left out {counted(count, 'relevant pair')} with an empty text, such as "
                 f"query {shown(tables['queries'].ids(np.array([query]))[0])}, "
                 f"document {shown(tables['corpus'].ids(np.array([document]))[0])}"
             )
-        self.relation.execute(f"DELETE {pairs}")
+        self.relation.run("delete pairs of empty texts")
 
     def _qrels(self, split: str) -> Qrels:
         """Build the qrels of a split, and merge repeated pairs."""
         note = self.relation.note
-        rows = f"FROM numbered WHERE NOT negative AND split = {literal_sql(split)}"
-        ((pairs, graded, weighted, fractions),) = self.relation.rows(
-            f"""SELECT count(*), count(grade), count(weight),
-            coalesce(bool_or(grade != floor(grade)), false) {rows}"""
-        )
+        ((pairs, graded, weighted, fractions),) = self.relation.run("count numbers", split=split)
         for name, count in (("grade", graded), ("weight", weighted)):
             if 0 < count < pairs:
                 note(f"{split}: {pairs - count:,} of {pairs:,} pairs have no {name}; it becomes 1")
-        grade = "max(coalesce(grade, 1))"
-        weight = "sum(coalesce(weight, 1)::DOUBLE)" if weighted else "NULL"
         if fractions:
             use = "are ignored" if weighted else "become weights"
             note(f"{split}: grades with fractions {use}; pairs above 0 are relevant, with grade 1")
-            if not weighted:
-                weight = "sum(greatest(coalesce(grade, 1), 0)::DOUBLE)"
-            grade = "max((coalesce(grade, 1) > 0)::INTEGER)"
         query, document, grades, weights = self._arrays(
-            f"""SELECT query, document, ({grade})::INTEGER AS grade, ({weight})::FLOAT AS weight
-            {rows} GROUP BY query, document ORDER BY query, document"""
+            "merged pairs", split=split, weighted=bool(weighted), fractions=fractions
         )
         if merged := pairs - len(query):
             note(f"{split}: merged {counted(merged, 'repeated pair')}")
@@ -333,10 +260,7 @@ class TextNumbering:
 
     def _store_negatives(self) -> None:
         """Store each negative of a query once, unless the document is relevant to the query."""
-        query, document, _ = self._arrays(
-            """SELECT query, document, min(place) AS place FROM numbered
-            WHERE negative AND split = 'train' GROUP BY query, document ORDER BY query, place"""
-        )
+        query, document, _ = self._arrays("negatives")
         if len(query) == 0:
             return
         relevant = self.builder.splits["train"].relevant()

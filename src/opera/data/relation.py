@@ -6,8 +6,8 @@ DuckDB holds both, and writes to disk if they exceed its memory limit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -21,51 +21,26 @@ from opera.core.arrays import IntArray
 from opera.core.errors import StorageError
 from opera.core.terminal import first_line, shown
 from opera.data.columns import as_texts, is_list
-from opera.data.delimited_tables import DelimitedTable
-from opera.data.rules import WHITE, Rule, blank_sql
+from opera.data.delimited_tables import REJECTED, DelimitedTable
+from opera.data.rules import Rule
 from opera.data.tables import Problems, Table, arrow_rows
 
 MEMORY = "400MB"
 """The memory limit of DuckDB. It writes larger tables to disk."""
-PAIRS = {
-    "file": "SMALLINT", "line": "BIGINT", "part": "UTINYINT", "split": "VARCHAR",
-    "split_name": "VARCHAR", "known_split": "BOOLEAN", "negative": "BOOLEAN",
-    "query_id": "VARCHAR", "query": "VARCHAR",
-    "document_id": "VARCHAR", "title": "VARCHAR", "document": "VARCHAR", "grade": "VARCHAR",
-    "weight": "VARCHAR", "score": "VARCHAR", "query_key": "UBIGINT", "document_key": "UBIGINT",
-}  # fmt: skip
-"""Columns of pairs. A text is null if only its id is known. A number is null if the file has no
-column for it. Missing values are empty texts. ``part`` orders the documents of a file: negatives
-come after all positives. ``split_name`` is the source's name of the split, if it has one. Texts
-that differ only in white space have equal keys."""
-TEXTS = {
-    "kind": "VARCHAR", "file": "SMALLINT", "line": "BIGINT", "id": "VARCHAR", "title": "VARCHAR",
-    "text": "VARCHAR",
-}  # fmt: skip
 WRITTEN_ROWS, ARROW_BYTES = 8192, 2**30
 """Rows and bytes of a batch of texts: an Arrow array holds up to 2 GiB."""
 NUMBERS, LISTS = ("grade", "weight", "score"), ("document", "negative")
 """The roles of numbers, and the roles that accept lists of texts."""
-PLACE = "((file::BIGINT << 48) | (part::BIGINT << 40) | pairs.rowid)"
-"""SQL: orders the rows of pairs by first appearance."""
 
 
-def text_key_sql(text: str) -> str:
-    """The SQL of a text's hash, with normalised white space."""
-    odd = " OR ".join(
-        f"contains({text}, {mark})" for mark in ("'  '", *map("chr({})".format, range(9, 14)))
-    )
-    odd += f" OR strlen({text}) != length({text}) OR {text}[1] = ' ' OR {text}[-1] = ' '"
-    plain = f"trim(regexp_replace({text}, '[{WHITE}]+', ' ', 'g'))"
-    return f"hash(CASE WHEN {odd} THEN {plain} ELSE {text} END)"
+def named_statements() -> dict[str, str]:
+    """Return the SQL of ``ingest.sql`` by the names in its headings."""
+    text = Path(__file__).with_name("ingest.sql").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^-- == (.+) ==$", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def document_key_sql(title: str, text: str) -> str:
-    """The SQL of a document's key; the title is part of the text."""
-    if title in ("NULL", "''"):
-        return text_key_sql(text)
-    both = text_key_sql(f"({title} || ' ' || {text})")
-    return f"CASE WHEN coalesce(trim({title}), '') = '' THEN {text_key_sql(text)} ELSE {both} END"
+STATEMENTS = named_statements()
 
 
 @dataclass
@@ -99,38 +74,32 @@ class Relation:
         self.db = duckdb.connect(
             config={"memory_limit": MEMORY, "temp_directory": spilled, "threads": 1}
         )
-        for name, columns in (("pairs", PAIRS), ("texts", TEXTS)):
-            listed = ", ".join(f"{column} {kind}" for column, kind in columns.items())
-            self.execute(f"CREATE TABLE {name} ({listed})")
+        self.run("prepare")
 
-    def execute(self, sql: str) -> Any:
+    def run(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
+        """Run statements of ``ingest.sql`` with values for their parameters; return the rows."""
+        return list(self.execute(STATEMENTS[name], values).fetchall())
+
+    def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> Any:
         """Run a statement, and raise the errors of a reader.
 
         Raises:
             StorageError: for an error of DuckDB, such as a full disk.
         """
         try:
-            return self.db.execute(sql)
+            return self.db.execute(sql, values or None)
         except self._error as error:
             if self._failure:
                 raise self._failure.pop() from None
             raise StorageError(f"{self.folder}: {first_line(error)}") from error
 
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Run a query and return its rows."""
-        return list(self.execute(sql).fetchall())
-
-    def batches(self, sql: str, text: str, name: str) -> pa.RecordBatchReader:
+    def batches(self, sql: str, longest: int, **values: Any) -> pa.RecordBatchReader:
         """Run a query of texts and return Arrow batches, which can be read once.
 
-        Args:
-            sql: the query.
-            text: the column with the texts.
-            name: the relation with the column.
+        ``longest`` is the number of bytes of the longest text.
         """
-        longest = self.rows(f"SELECT coalesce(max(strlen({text})), 0) FROM {name}")[0][0]
         rows = min(WRITTEN_ROWS, ARROW_BYTES // (longest + 1))
-        return self.db.sql(sql).to_arrow_reader(max(1, rows))
+        return self.db.sql(sql, params=values).to_arrow_reader(max(1, rows))
 
     def note(self, text: str) -> None:
         """Add a note, once."""
@@ -143,22 +112,9 @@ class Relation:
         ``stream`` can be read once. It has the line of each row, or its number if DuckDB reads the
         file, and the columns of ``roles`` as texts. ``c0`` is the first column of the table.
         """
-        if isinstance(table, DelimitedTable) and (scan := table.scan()):
-            blank = " AND ".join(
-                f"coalesce({blank_sql(f'c{place}')}, true)" for place in range(len(table.columns))
-            )
-            rows = (
-                f"SELECT row_number() OVER () - 1 AS line, * {scan} WHERE NOT ({blank}) "
-                f"OFFSET {table.has_header:d}"
-            )
-            with suppress(self._error):
-                self.db.execute(f"CREATE OR REPLACE TEMP VIEW stream AS {rows}")
-                table.scanned = True
-                return set()
-        return self._stream_texts(table, roles)
-
-    def _stream_texts(self, table: Table, roles: Mapping[str, Sequence[str]]) -> set[str]:
-        """Make the rows that Python reads the relation ``stream``, as :meth:`source`."""
+        if isinstance(table, DelimitedTable):
+            self.execute(f"CREATE OR REPLACE TEMP VIEW stream AS {table.scan(self.folder)}")
+            return set()
         columns = {name: role for role, names in roles.items() for name in names}
         batches = self._as_texts(table, columns)
         first = next(batches, None)
@@ -234,36 +190,37 @@ class Relation:
         self.files.append((table, {role: names[0] for role, names in roles.items()}))
         listed = ", ".join(str(value) for value in values.values())
         insert = f"INSERT INTO {name} ({', '.join(values)}) SELECT {listed} FROM {rows}"
-        if isinstance(table, DelimitedTable) and table.scanned:
-            try:
-                self.db.execute(insert)
-            except self._error:  # the reader in Python names the bad rows, or also reads them
-                table.scanned = False
-                self._stream_texts(table, roles)
-            else:
-                read = f"SELECT count(DISTINCT line) FROM {name} WHERE file = {number}"
-                self.problems.count(table, self.rows(read)[0][0])
-                return
         self.execute(insert)
+        if isinstance(table, DelimitedTable):
+            read = f"SELECT count(DISTINCT line) FROM {name} WHERE file = {number}"
+            self.problems.count(table, self.execute(read).fetchone()[0])
+            table.add_rejected(self.execute(REJECTED).fetchall(), self.problems)
+            self.execute("DELETE FROM rejected")
 
-    def break_rules(self, name: str, rules: Iterable[Rule]) -> None:
+    def find_violations(self, name: str, rules: Iterable[Rule]) -> None:
         """Find and collect the rows of a relation that break rules."""
         rules = list(rules)
         listed = ", ".join(f"coalesce(bool_or({rule.broken}), false)" for rule in rules)
-        for broken, rule in zip(self.rows(f"SELECT {listed} FROM {name}")[0], rules, strict=True):
-            if broken:
-                value = f"TRY_CAST({rule.role} AS DOUBLE)" if rule.numeric else rule.role
-                self.refuse(f"SELECT file, line, {value} FROM {name} WHERE {rule.broken}", rule)
+        (broken_rules,) = self.execute(f"SELECT {listed} FROM {name}").fetchall()
+        for is_broken, rule in zip(broken_rules, rules, strict=True):
+            if is_broken:
+                value = f"number({rule.role})" if rule.numeric else rule.role
+                rows = f"SELECT file, line, {value} FROM {name} WHERE {rule.broken}"
+                self.add_violations(self.execute(rows).fetchall(), rule.role, rule.text)
 
-    def refuse(self, sql: str, rule: Rule) -> int:
-        """Collect the rows that break a rule, with their values; return their number."""
-        rows = self.rows(f"SELECT * FROM ({sql}) ORDER BY ALL")
-        for number, of_file in groupby(rows, key=itemgetter(0)):
+    def add_violations(self, rows: Iterable[Sequence[Any]], role: str, rule: str) -> None:
+        """Collect the rows that break a rule: file, line and value.
+
+        Args:
+            rows: the rows.
+            role: the column of the rule. Its name in the file replaces ``{column}`` in the rule.
+            rule: the rule in words. The value of the first bad row of a file replaces ``{}``.
+        """
+        for number, of_file in groupby(sorted(rows, key=itemgetter(0, 1)), key=itemgetter(0)):
             (table, roles), (_, lines, values) = self.files[number], zip(*of_file, strict=True)
             value = f"{values[0]:g}" if isinstance(values[0], float) else shown(values[0])
-            words = rule.text.replace("{column}", shown(roles.get(rule.role, rule.role)))
+            words = rule.replace("{column}", shown(roles.get(role, role)))
             self.problems.add(table, lines, words, value)
-        return len(rows)
 
     def check_rows(self) -> None:
         """Leave out the rows that break a rule, and note them.

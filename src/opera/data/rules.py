@@ -1,7 +1,4 @@
-"""The rules of ids, texts and pairs, in Python and in SQL.
-
-The SQL reads the tables of relation.py.
-"""
+"""The rules of ids, texts and pairs. Their SQL reads the tables of ``ingest.sql``."""
 
 from __future__ import annotations
 
@@ -34,28 +31,14 @@ def check_string(place: str, value: object) -> str:
     return value
 
 
-WHITE = (
-    r"\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
-)
-"""White space as in Python, for a regular expression of DuckDB."""
 CONTROL_SQL = r"[\x00-\x1f\x7f-\x{9f}\x{2028}\x{2029}]"
 LEAST, LARGEST = 1e-37, 1e28
 """The range of numbers other than 0. A number, and a sum of 2^31 numbers, must fit into 32 bits."""
 
 
-def blank_sql(column: str) -> str:
-    """SQL: true for an empty or white-space text. The first test is fast for ASCII."""
-    return f"({column} NOT BETWEEN '!' AND '~' AND NOT regexp_matches({column}, '[^{WHITE}]'))"
-
-
 def literal_sql(text: str) -> str:
     """Quote a text as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def number_sql(column: str) -> str:
-    """The SQL of a text as a number."""
-    return f"TRY_CAST({column} AS DOUBLE)"
 
 
 class Rule(NamedTuple):
@@ -74,7 +57,6 @@ class Rule(NamedTuple):
     numeric: bool = False
 
 
-GRADE = number_sql("grade")
 ONE_LINE = (
     "column {column} must not contain a tab, a line break or another control character, got {}"
 )
@@ -88,19 +70,19 @@ BETWEEN = (
 def id_rules(column: str) -> list[Rule]:
     """The rules of an id, which must fit into one column of a text file."""
     return [
-        Rule(column, blank_sql(column), "column {column} must not be empty"),
+        Rule(column, f"blank({column})", "column {column} must not be empty"),
         Rule(column, f"regexp_matches({column}, '{CONTROL_SQL}')", ONE_LINE),
     ]
 
 
 def number_rules(column: str) -> list[Rule]:
     """The rules of a number."""
-    value, has_value = number_sql(column), f"NOT {blank_sql(column)}"
+    value, has_value = f"number({column})", f"NOT blank({column})"
     fits = f"{value} IS NOT NULL AND NOT regexp_matches({column}, '[^0-9eE.+ -]')"
     large = f"{value} != 0 AND abs({value}) NOT BETWEEN {LEAST!r} AND {LARGEST!r}"
     finite = "column {column} must be a finite number, got {}"
     return [
-        Rule(column, blank_sql(column), "column {column} is missing"),
+        Rule(column, f"blank({column})", "column {column} is missing"),
         Rule(column, f"NOT ({fits}) AND {has_value}", "column {column} must be a number, got {}"),
         Rule(column, f"{fits} AND isinf({value})", finite, True),
         Rule(
@@ -115,21 +97,21 @@ def number_rules(column: str) -> list[Rule]:
 def rules(*, lenient: bool) -> list[Rule]:
     """The rules of the relation ``pairs``; see :class:`opera.data.relation.Relation`."""
     empty = "column {column} must not be empty; fill it or remove the row"
-    no_document = f"{blank_sql('document')} AND (title IS NULL OR {blank_sql('title')})"
+    no_document = "blank(document) AND (title IS NULL OR blank(title))"
     query, document = "coalesce(query, query_id)", "coalesce(document, document_id)"
     texts = [
-        Rule("query", f"{blank_sql('query')} AND {document} IS NOT NULL", empty),
+        Rule("query", f"blank(query) AND {document} IS NOT NULL", empty),
         Rule("document", f"{no_document} AND NOT negative AND {query} IS NOT NULL", empty),
     ]
-    fraction = f"{GRADE} != floor({GRADE}) AND isfinite({GRADE})"
+    fraction = "number(grade) != floor(number(grade)) AND isfinite(number(grade))"
     weighed = f"split IN (SELECT split FROM pairs WHERE {fraction})"  # weights have no limit
-    large = f"abs({GRADE}) > {MAX_GRADE} AND abs({GRADE}) <= {LARGEST!r} AND NOT {weighed}"
+    size = "abs(number(grade))"
+    large = f"{size} > {MAX_GRADE} AND {size} <= {LARGEST!r} AND NOT {weighed}"
     split = "column {column} must be train, dev or test and agree with the file name, got {}"
-    negative = Rule(
-        "weight", f"{number_sql('weight')} < 0", "weight must be 0 or more, got {}", True
-    )
+    negative = Rule("weight", "number(weight) < 0", "weight must be 0 or more, got {}", True)
     ids = [rule for column in ("query_id", "document_id") for rule in id_rules(column)]
     numbers = [rule for column in ("grade", "weight", "score") for rule in number_rules(column)]
-    size = Rule("grade", large, BETWEEN, True)
-    all_data = [*ids, Rule("split", "NOT known_split", split), *numbers, negative, size]
+    range_of_grades = Rule("grade", large, BETWEEN, True)
+    splits = Rule("split", "NOT known_split", split)
+    all_data = [*ids, splits, *numbers, negative, range_of_grades]
     return all_data if lenient else [*texts, *all_data]

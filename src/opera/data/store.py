@@ -27,7 +27,7 @@ from opera.data.texts import (
     open_arrow,
 )
 
-LAYOUT = "6"
+LAYOUT = "7"
 """Part of every key. Change it with the format of stored files, or the parsing of sources."""
 
 FINGERPRINT, SKIPPED, ARRAYS = "fingerprint", "skipped.arrow", "arrays.npz"

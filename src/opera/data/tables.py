@@ -125,7 +125,7 @@ class Problems:
         self._first.setdefault(rule, (table, lines[0], rule.replace("{}", str(value))))
         self.rows.setdefault(rule, {}).setdefault(table, set()).update(lines)
 
-    def refuse(self, table: Table, number: int, rule: str, value: object) -> None:
+    def add_unreadable(self, table: Table, number: int, rule: str, value: object) -> None:
         """Add a row that cannot be read."""
         self.count(table, 1)
         self.add(table, [number], rule, value)
@@ -189,7 +189,8 @@ class Problems:
         """The rules with their first bad row, ordered by file and line."""
         tables = list(self._read)
         return sorted(
-            self._first.items(), key=lambda first: (tables.index(first[1][0]), first[1][1])
+            self._first.items(),
+            key=lambda first: (tables.index(first[1][0]), first[1][0].line(first[1][1])),
         )
 
     def _counts(self, *rules: str) -> tuple[int, int]:

@@ -22,9 +22,6 @@ ALWAYS_UTF8 = "utf-8-sig"
 HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 NAME_ENCODING = "not UTF-8; give the encoding with --encoding, such as cp1252 (Windows) or utf-16"
 CHUNK_BYTES = 2**24
-MOST_SPACES = 100
-"""The most spaces between a quotation mark and the end of its field."""
-SPACES_BESIDE_QUOTES = re.compile(rb"(^|[,;\t|\r\n]) +\"|\" +([,;\t|\r\n]|$)")
 
 
 class BadRow(Exception):  # noqa: N818 - the name describes the row
@@ -130,22 +127,6 @@ def is_utf8(path: Path, encoding: str) -> bool:
         return False
     same_in_both = text.isascii() and "a".encode(encoding) == b"a"
     return not same_in_both and "\0" not in text
-
-
-def has_spaces_beside_quotes(path: Path) -> bool:
-    """Whether a CSV file may have spaces between a quotation mark and the end of its field.
-
-    By RFC 4180 they are part of the field, but DuckDB drops them.
-    """
-    with open_file(path) as file:
-        text = b""
-        while chunk := file.read(2**20):  # fits into the processor's cache
-            text = text[-MOST_SPACES:] + chunk
-            # the first tests are much faster than the pattern
-            beside = b'"' in text and (b'" ' in text or b' "' in text)
-            if beside and SPACES_BESIDE_QUOTES.search(text):
-                return True
-    return False
 
 
 def _decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedReader:

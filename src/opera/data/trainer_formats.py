@@ -16,7 +16,7 @@ from opera.core.terminal import shortened, shown
 from opera.data.json_tables import JsonLines, JsonList, JsonTable, json_value
 from opera.data.names import SPLIT_NAMES, split_name
 from opera.data.numbering import TextNumbering
-from opera.data.relation import Relation, document_key_sql, text_key_sql
+from opera.data.relation import Relation
 from opera.data.store import DataBuilder
 from opera.data.table_files import BEIR_FILES
 from opera.data.tables import Problems
@@ -264,14 +264,13 @@ def add_records(
             for pair in pairs:
                 yield line, *({"negative": False, **pair}.get(name) for name in FIELDS)
 
-    of_document = document_key_sql("title", "document")
     types = {name: pa.bool_() if name == "negative" else pa.string() for name in FIELDS}
     values = {
         "part": "0", "split": f"'{split}'", "split_name": f"'{name}'" if name else "NULL",
         "known_split": "true",
         **{name: name for name in FIELDS},
-        "query_key": f"CASE WHEN query IS NOT NULL THEN {text_key_sql('query')} END",
-        "document_key": f"CASE WHEN document IS NOT NULL THEN {of_document} END",
+        "query_key": "CASE WHEN query IS NOT NULL THEN text_key(query) END",
+        "document_key": "CASE WHEN document IS NOT NULL THEN document_key(title, document) END",
     }  # fmt: skip
     relation.stream_rows(rows(), types)
     relation.insert("pairs", table, {role: [column] for role, column in kind.names.items()}, values)

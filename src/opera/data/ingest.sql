@@ -1,0 +1,257 @@
+-- How tables become a data set. Python runs these statements by the name in their heading.
+-- CONTRIBUTING.md shows how to run them in DuckDB's shell.
+
+-- == prepare ==
+-- Macros, and the tables that every source fills.
+
+-- White space is that of Python. The first test is fast for ASCII.
+CREATE MACRO blank(t) AS t NOT BETWEEN '!' AND '~' AND NOT regexp_matches(
+    t,
+    '[^\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]'
+);
+
+CREATE MACRO with_single_spaces(t) AS trim(regexp_replace(
+    t,
+    '[\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]+',
+    ' ',
+    'g'
+));
+
+-- Whether single spaces could change the text: it has space at an end, two spaces, a control
+-- character or a character beyond ASCII.
+CREATE MACRO may_have_extra_space(t) AS
+    contains(t, '  ') OR contains(t, chr(9)) OR contains(t, chr(10)) OR contains(t, chr(11))
+    OR contains(t, chr(12)) OR contains(t, chr(13)) OR strlen(t) != length(t)
+    OR t[1] = ' ' OR t[-1] = ' ';
+
+-- Texts that differ only in white space have equal keys.
+CREATE MACRO text_key(t) AS
+    hash(CASE WHEN may_have_extra_space(t) THEN with_single_spaces(t) ELSE t END);
+
+CREATE MACRO document_key(title, t) AS
+    CASE WHEN coalesce(trim(title), '') = '' THEN text_key(t) ELSE text_key(title || ' ' || t) END;
+
+CREATE MACRO id_key(id) AS hash('id', id);
+
+CREATE MACRO number(t) AS TRY_CAST(t AS DOUBLE);
+
+-- A text is null if only its id is known. A number is null if the file has no column for it.
+-- Missing values are empty texts. The part orders the documents of a file: negatives come after all
+-- positives. split_name is the source's name of the split, if it has one.
+CREATE TABLE pairs (
+    file SMALLINT, line BIGINT, part UTINYINT, split VARCHAR, split_name VARCHAR,
+    known_split BOOLEAN, negative BOOLEAN, query_id VARCHAR, query VARCHAR, document_id VARCHAR,
+    title VARCHAR, document VARCHAR, grade VARCHAR, weight VARCHAR, score VARCHAR,
+    query_key UBIGINT, document_key UBIGINT
+);
+
+CREATE TABLE texts (
+    kind VARCHAR, file SMALLINT, line BIGINT, id VARCHAR, title VARCHAR, text VARCHAR
+);
+
+-- The names by which a pair calls its texts. A pair of files that belong to a table of texts
+-- (variables query_by and document_by) has an id ('id') or the text ('text'). Other pairs ('pair')
+-- have the text, or an id that an earlier pair has with its text. place orders pairs by first
+-- appearance.
+CREATE MACRO name_of(called_by, t, id, key) AS CASE
+    WHEN called_by = 'id' THEN CASE WHEN t IS NOT NULL THEN id_key(t) END
+    WHEN called_by = 'text' OR id IS NULL THEN key
+    ELSE id_key(id)
+END;
+
+CREATE VIEW named_pairs AS
+SELECT
+    *,
+    (file::BIGINT << 48) | (part::BIGINT << 40) | rowid AS place,
+    name_of(getvariable('query_by'), query, query_id, query_key) AS query_name,
+    name_of(getvariable('document_by'), document, document_id, document_key) AS document_name
+FROM pairs;
+
+CREATE MACRO called_by(side) AS
+    CASE side WHEN 'query' THEN getvariable('query_by') ELSE getvariable('document_by') END;
+
+CREATE MACRO is_relevant(negative, grade, weight) AS
+    NOT negative AND coalesce(grade, 1) > 0 AND coalesce(weight, 1) > 0;
+
+-- A row per pair and side.
+CREATE VIEW sides AS
+SELECT
+    'query' AS side, getvariable('query_by') AS called_by, file, line, place, query_id AS id,
+    '' AS title, query AS text, query_key AS key, query_name AS name
+FROM named_pairs
+UNION ALL
+SELECT
+    'document', getvariable('document_by'), file, line, place, document_id,
+    coalesce(title, ''), document, document_key, document_name
+FROM named_pairs;
+
+-- == size of listed texts ==
+SELECT count(*), coalesce(max(strlen(text)), 0) FROM texts WHERE kind = $kind;
+
+-- == listed texts ==
+SELECT id, title, text FROM texts WHERE kind = $kind;
+
+-- == list texts ==
+-- listed: the tables of documents and queries, numbered.
+CREATE TABLE listed AS
+SELECT
+    CASE kind WHEN 'queries' THEN 'query' ELSE 'document' END AS side,
+    id,
+    text,
+    row_number() OVER (PARTITION BY kind ORDER BY rowid) - 1 AS number,
+    blank(text) AND blank(title) AS empty
+FROM texts;
+
+-- == repeated ids ==
+-- The rows of a table of texts whose id occurs in an earlier row, and the first such row.
+SELECT texts.file, texts.line, id, first
+FROM texts JOIN (
+    SELECT kind, id, min(rowid) AS first_row, arg_min([file, line], rowid) AS first
+    FROM texts WHERE kind = $kind GROUP BY kind, id HAVING count(*) > 1
+) USING (kind, id)
+WHERE texts.rowid != first_row
+ORDER BY texts.rowid;
+
+-- == a pair with the id of a listed text ==
+FROM sides JOIN listed ON sides.side = listed.side AND sides.text = listed.id
+WHERE sides.side = $side LIMIT 1;
+
+-- == a pair with a listed text ==
+FROM sides JOIN listed ON sides.side = listed.side AND key = text_key(listed.text)
+WHERE sides.side = $side LIMIT 1;
+
+-- == list answered rows ==
+-- Published data only: an answered row has a document with a text.
+CREATE OR REPLACE TABLE answered AS
+SELECT DISTINCT file, line FROM pairs WHERE NOT negative AND NOT blank(document);
+
+-- == count empty texts ==
+SELECT
+    (SELECT count(*) FROM pairs WHERE blank(document)),
+    (SELECT count(DISTINCT (file, line)) FROM pairs SEMI JOIN answered USING (file, line)
+     WHERE blank(query));
+
+-- == delete empty texts ==
+DELETE FROM pairs
+WHERE blank(document) OR blank(query) OR (file, line) NOT IN (SELECT (file, line) FROM answered);
+
+-- == number ==
+-- known: the texts by name. Listed texts are known before the first pair. A text of pairs has the
+-- place of the first pair that contains it. Equal texts, and equal ids, are one text.
+CREATE OR REPLACE TABLE known AS
+SELECT side, id_key(id) AS name, NULL::UBIGINT AS key, -1::BIGINT AS first, number, empty
+FROM listed WHERE called_by(side) = 'id'
+UNION ALL
+SELECT side, text_key(text), NULL, -1, min(number), false
+FROM listed WHERE called_by(side) = 'text' GROUP BY side, text_key(text)
+UNION ALL
+SELECT side, name, key, first, dense_rank() OVER (PARTITION BY side ORDER BY first) - 1, false
+FROM (
+    SELECT side, name, arg_min(key, place) AS key, min(place) AS first
+    FROM (
+        SELECT side, key AS name, key, place FROM sides
+        WHERE called_by = 'pair' AND text IS NOT NULL
+        UNION ALL
+        SELECT side, name, key, place FROM sides
+        WHERE called_by = 'pair' AND text IS NOT NULL AND id IS NOT NULL
+    )
+    GROUP BY side, name
+);
+
+-- numbered: the pairs with the numbers of their texts, and numbers instead of texts.
+CREATE OR REPLACE TABLE numbered AS
+SELECT
+    file, line, place, split, negative,
+    queries.number::INTEGER AS query,
+    documents.number::INTEGER AS document,
+    number(grade)::FLOAT AS grade,
+    number(weight)::FLOAT AS weight,
+    number(score)::FLOAT AS score,
+    coalesce(queries.empty OR documents.empty, false) AS empty
+FROM named_pairs
+LEFT JOIN known AS queries
+    ON queries.side = 'query' AND queries.name = query_name AND queries.first <= place
+LEFT JOIN known AS documents
+    ON documents.side = 'document' AND documents.name = document_name AND documents.first <= place;
+
+-- == pairs of unknown texts ==
+SELECT file, line, CASE called_by WHEN 'pair' THEN id ELSE text END AS name
+FROM sides JOIN (
+    SELECT place, query, document FROM numbered WHERE query IS NULL OR document IS NULL
+) USING (place)
+WHERE side = $side AND name IS NOT NULL
+    AND CASE side WHEN 'query' THEN query ELSE document END IS NULL
+ORDER BY place;
+
+-- == ids of two texts ==
+SELECT file, line, id
+FROM sides JOIN known USING (side, name)
+WHERE side = $side AND called_by = 'pair' AND id IS NOT NULL AND text IS NOT NULL
+    AND known.key != sides.key AND first <= place;
+
+-- == relevant pairs of empty texts ==
+SELECT file, line, NULL FROM numbered WHERE empty AND is_relevant(negative, grade, weight);
+
+-- == delete unknown pairs ==
+DELETE FROM numbered WHERE query IS NULL OR document IS NULL;
+
+-- == texts of pairs ==
+-- Texts without an id get the letter of their side and their number. Dashes make such an id differ
+-- from the ids in the data.
+SELECT
+    coalesce(id, left(side, 1) || number || repeat('-', coalesce(dashes, 0))) AS id,
+    title, text, number
+FROM sides
+JOIN (SELECT DISTINCT first, number FROM known WHERE side = $side) ON place = first
+LEFT JOIN (
+    SELECT
+        regexp_extract(id, '^.([0-9]+)(-*)$', 1) AS digits,
+        max(length(regexp_extract(id, '^.([0-9]+)(-*)$', 2))) + 1 AS dashes
+    FROM sides WHERE side = $side AND left(id, 1) = left(side, 1) GROUP BY digits
+) ON digits = number::VARCHAR
+WHERE side = $side;
+
+-- == longest query ==
+SELECT coalesce(max(strlen(query)), 0) FROM pairs;
+
+-- == longest document ==
+SELECT coalesce(max(strlen(document)), 0) FROM pairs;
+
+-- == two names of a split ==
+SELECT split, list_sort(list(DISTINCT split_name)) AS names FROM pairs
+WHERE split != 'train' AND split_name IS NOT NULL
+GROUP BY split HAVING len(names) > 1;
+
+-- == splits ==
+SELECT split FROM pairs GROUP BY split ORDER BY min(rowid);
+
+-- == teacher ==
+SELECT query, document, score FROM numbered WHERE score IS NOT NULL ORDER BY place;
+
+-- == count pairs of empty texts ==
+SELECT split, count(*), arg_min(query, place), arg_min(document, place)
+FROM numbered WHERE empty AND is_relevant(negative, grade, weight)
+GROUP BY split ORDER BY min(place);
+
+-- == delete pairs of empty texts ==
+DELETE FROM numbered WHERE empty AND is_relevant(negative, grade, weight);
+
+-- == count numbers ==
+SELECT count(*), count(grade), count(weight), coalesce(bool_or(grade != floor(grade)), false)
+FROM numbered WHERE NOT negative AND split = $split;
+
+-- == merged pairs ==
+-- If grades have fractions, a pair above 0 is relevant, and its grade is its weight.
+SELECT
+    query, document,
+    max(CASE WHEN $fractions THEN (coalesce(grade, 1) > 0)::FLOAT ELSE coalesce(grade, 1) END)::INTEGER
+        AS grade,
+    sum(CASE WHEN $weighted THEN coalesce(weight, 1) ELSE greatest(coalesce(grade, 1), 0) END
+        ::DOUBLE)::FLOAT AS weight
+FROM numbered WHERE NOT negative AND split = $split
+GROUP BY query, document ORDER BY query, document;
+
+-- == negatives ==
+SELECT query, document, min(place) AS place
+FROM numbered WHERE negative AND split = 'train'
+GROUP BY query, document ORDER BY query, place;
