@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from opera.config.recipe import make_recipe
-from opera.data import load_data
+from opera.data import load_all
 from opera.run_folder.folder import Run, RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import load_and_check
@@ -34,7 +34,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
 
 def seconds_of(values: dict[str, Any]) -> tuple[float, float, float]:
     """Train; return the seconds of encoding, those of the whole training, and the median ones of a step."""
-    prepared = load_and_check(load_data(str(DATA)), "minilm", make_recipe({**SHARED, **values, "save_steps": 300}))
+    prepared = load_and_check(load_all([str(DATA)]), "minilm", make_recipe({**SHARED, **values, "save_steps": 300}))
     start = time.perf_counter()
     prepared.encode()
     encoded = time.perf_counter()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from opera.data import Qrels, RetrievalData, TextTable
+from opera.data import Mixture, Qrels, RetrievalData, TextTable, draw_missing_splits
 
 TOPICS, WORDS_PER_TOPIC = 12, 8
 Texts = Mapping[str, str]
@@ -29,6 +29,11 @@ def data_from_dicts(name: str, *, corpus: Texts, queries: Texts, qrels: Mapping[
     contents = json.dumps([name, corpus, queries, qrels], default=int)
     short = name.rsplit("/", 1)[-1]
     return RetrievalData(short, name, hashlib.sha256(contents.encode()).hexdigest(), *tables, splits)
+
+
+def with_drawn_splits(data: RetrievalData, **settings: Any) -> RetrievalData:
+    """The data with a test split, and with a dev split if the settings ask for one."""
+    return draw_missing_splits(Mixture.of(data), **settings).joined
 
 
 def topic_word(topic: int, word: int) -> str:

@@ -21,7 +21,7 @@ from transformers import TrainerCallback
 from turns import Turns, job
 
 from opera.config.recipe import make_recipe
-from opera.data import load_data
+from opera.data import load_all, load_data
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import is_static
 from opera.run_folder.folder import RunWriter
@@ -50,7 +50,7 @@ def prepared(work: dict[str, Any]) -> Prepared:
             **lengths,
         }
     )
-    return load_and_check(load_data(work["data"]), work["model"], recipe)
+    return load_and_check(load_all([work["data"]]), work["model"], recipe)
 
 
 def train(work: dict[str, Any], turns: Turns, watch: TrainerCallback | None = None) -> None:

@@ -44,7 +44,7 @@ from hybrid import METHOD, MODELS, NEW, STEPS, TEST_SPLITS, TOKENS
 from opera.config.automatic import DEFAULTS
 from opera.core.intervals import DIFFERENCE, mean_interval, signed
 from opera.core.rng import generator
-from opera.data import Qrels, RetrievalData
+from opera.data import Mixture, Qrels, RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.retrieval.locate import locate_model
 from study import ROOT, SETS, STORED, Results, Row, fill, load_setting, read_options, table_lines, train_missing
@@ -163,7 +163,7 @@ class Task:
     def of(cls, run: dict[str, Any]) -> Task:
         """Draw the dev queries that OPERA draws, and compute how many queries OPERA trains on."""
         data = load_setting(run["setting"], run["seed"])
-        split = draw_missing_splits(data, seed=run["seed"], needs_dev=True)
+        split = draw_missing_splits(Mixture.of(data), seed=run["seed"], needs_dev=True).joined
         defaults = DEFAULTS["static" if run["model"] == "static" else "small"]
         queries = split.training_split().n_queries
         batch = min(defaults.queries_per_batch, queries)

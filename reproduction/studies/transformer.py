@@ -32,7 +32,7 @@ import opera
 from opera.config.recipe import make_recipe
 from opera.core.locks import sole_use
 from opera.core.rng import generator
-from opera.data import RetrievalData
+from opera.data import Mixture, RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.guard.choice import Weights
 from opera.retrieval.device import describe_device, pick_device, resolve_precision
@@ -161,7 +161,7 @@ def load(run: Run) -> RetrievalData:
     data = opera.load_data(DATA / run.set)
     if run.regime == "defaults":
         return data
-    data = draw_missing_splits(data, seed=0, test_fraction=0.1, needs_dev=True)
+    data = draw_missing_splits(Mixture.of(data), seed=0, test_fraction=0.1, needs_dev=True).joined
     if run.regime.startswith("wrong labels"):
         share = float(run.regime.partition("=")[2] or 0.3)
         return add_wrong_pairs(data, "random", share, run.seed, splits=("train",))[0]
@@ -191,7 +191,9 @@ def settings_of(run: Run) -> dict[str, Any]:
 
 def measured(encoder: Encoder, data: RetrievalData) -> dict[str, np.ndarray]:
     """Each query's measures on dev and test."""
-    values = {split: evaluate_encoder(encoder, data, split, MEASURES).per_query for split in ("dev", "test")}
+    values = {
+        split: evaluate_encoder(encoder, Mixture.of(data), split, MEASURES).per_query for split in ("dev", "test")
+    }
     return {f"{split} {measure}": values[split][measure] for split in values for measure in MEASURES}
 
 
@@ -210,7 +212,7 @@ class EveryTenth(TrainerCallback):  # type: ignore[misc]
 def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
     """Train and measure a run without the guard; long runs also at every tenth."""
     data, settings = load(run), settings_of(run)
-    prepared = load_and_check(data, "minilm", make_recipe(settings))
+    prepared = load_and_check(Mixture.of(data), "minilm", make_recipe(settings))
     model, base = prepared.model.trained, Weights.of(prepared.model.trained)
     training_set = build_training_set(prepared)
     pruning = RunSamplerLink(model, training_set, prepared.recipe)

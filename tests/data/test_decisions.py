@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from opera.core.errors import DataError
-from opera.data import RetrievalData, load_data
+from opera.data import Mixture, RetrievalData, load_all, load_data
 from opera.data.decisions import read_decisions, with_decisions
 from opera.data.grades import with_relevant_grade
 from opera.data.identity import text_keys
-from opera.data.loading import with_list_options
-from opera.data.splits import draw_missing_splits
+from tiny_world import with_drawn_splits
 
 Row = tuple[str, ...]
 SUSPICIOUS = "query_id,doc_id,probability_wrong"
@@ -27,6 +26,10 @@ def judged(data: RetrievalData, split: str) -> set[tuple[str, str]]:
     return {
         (queries[q], documents[d]) for q, d in zip(qrels.query_rows[qrels.query_index], qrels.doc_rows, strict=True)
     }
+
+
+def decided(data: RetrievalData, paths: Sequence[Path]) -> RetrievalData:
+    return with_decisions(Mixture.of(data), paths).joined
 
 
 def write(path: Path, rows: list[Row], columns: str = "query_id,doc_id,decision") -> Path:
@@ -45,13 +48,14 @@ def test_wrong_pairs_leave_train_and_dev_missing_ones_enter_and_test_stays(
     path = write(
         tmp_path / "d.csv", [*rows, (*sorted(train)[3], ""), (*sorted(train)[4], "unsure"), ("q", "d", "wrong")]
     )
-    changed = with_decisions(data, [path])
+    mixture = with_decisions(Mixture.of(data), [path])
+    changed = mixture.joined
     assert judged(changed, "train") == train - {wrong[0]} | {(query, other)}
     assert judged(changed, "dev") == dev - {wrong[1]}
     assert judged(changed, "test") == test
     assert changed.notes[-2] == f"{path}: 5 of 6 decisions match {data.title}; OPERA ignores the rest"
     assert changed.notes[-1] == f"2 pairs removed, 1 added, 1 confirmed by {path}"
-    confirmed = np.isin(text_keys(changed, changed.split("train")), changed.confirmed)
+    confirmed = np.isin(text_keys(changed, changed.split("train")), mixture.decided[0].confirmed)
     assert confirmed.sum() == 2  # the correct pair and the one that was missing
 
 
@@ -60,16 +64,16 @@ def test_a_decision_may_lack_its_first_rank(make_beir: Callable[..., Path], tmp_
     first, second, *_ = sorted(judged(data, "train"))
     rows = [(*first, "wrong", "0.9"), (*second, "wrong", "")]
     path = write(tmp_path / "d.csv", rows, "query_id,doc_id,decision,first_rank")
-    changed = with_decisions(data, [path])
-    assert judged(changed, "train") == judged(data, "train") - {first, second}
-    assert changed.removed_excess == 1  # one above ½, one unknown
+    changed = with_decisions(Mixture.of(data), [path])
+    assert judged(changed.joined, "train") == judged(data, "train") - {first, second}
+    assert changed.decided[0].removed_excess == 1  # one above ½, one unknown
 
 
 def test_an_added_label_weighs_as_much_as_the_mean_label(tmp_path: Path) -> None:
     pairs = [{"query": f"q{n}", "document": f"d{n}", "weight": 10 * n} for n in range(1, 6)]
     data = load_data(pairs=pairs)
     path = write(tmp_path / "d.csv", [("q0", "d1", "missing")])
-    train = with_decisions(data, [path]).split("train")
+    train = decided(data, [path]).split("train")
     assert train.weights is not None
     assert train.weights[train.query_index == 0].tolist() == [10, 30]
 
@@ -84,19 +88,19 @@ def test_a_list_of_suspicious_pairs_is_all_wrong(make_beir: Callable[..., Path],
             ("second", "Query ID,doc-id,Probability wrong", pairs[2:4]),
         )
     ]
-    changed = with_decisions(data, paths)
-    assert judged(changed, "train") == {*pairs[4:]}
-    assert changed.confirmed is None
+    changed = with_decisions(Mixture.of(data), paths)
+    assert judged(changed.joined, "train") == {*pairs[4:]}
+    assert not len(changed.decided[0].confirmed)
 
 
 def test_decisions_about_test_change_no_training(make_beir: Callable[..., Path], tmp_path: Path) -> None:
     data = load_data(make_beir())
     pair = min(judged(data, "train"))
     path = write(tmp_path / "d.csv", [(*pair, "wrong", "test")], "query_id,doc_id,decision,split")
-    changed = with_decisions(data, [path])
+    changed = decided(data, [path])
     assert judged(changed, "train") == judged(data, "train")
     assert changed.notes[-1].endswith("training ignores 1 decision about test")
-    decisions, _ = read_decisions(data, [path])
+    decisions, _ = read_decisions(Mixture.of(data), [path])
     assert decisions.of_test.tolist() == [True]
 
 
@@ -107,13 +111,13 @@ def test_a_list_that_changes_nothing_or_leaves_nothing_is_refused(
     for split in ("test", "train"):
         path = write(tmp_path / "list.csv", [(*pair, "0.9") for pair in sorted(judged(data, split))], SUSPICIOUS)
         with pytest.raises(DataError):
-            with_decisions(data, [path])
+            decided(data, [path])
 
 
 def test_a_missing_label_replaces_a_judgement_of_irrelevant(tmp_path: Path) -> None:
     data = load_data([("a query", "one", 1), ("a query", "two", 0), ("another", "one", 1)])
     path = write(tmp_path / "list.csv", [(data.queries.ids()[0], data.corpus.ids()[1], "missing")])
-    assert len(judged(with_decisions(data, [path]), "train")) == 3
+    assert len(judged(decided(data, [path]), "train")) == 3
 
 
 @pytest.mark.parametrize("name", ["query", "document"])
@@ -128,10 +132,10 @@ def test_a_list_of_other_texts_is_refused(name: str, make_beir: Callable[..., Pa
         "document": data.corpus.texts(data.corpus.find_rows([document]))[0][:9] + "…",
         "decision": "wrong",
     }
-    with_decisions(data, [write(path, [tuple(row.values())], ",".join(row))])
+    decided(data, [write(path, [tuple(row.values())], ",".join(row))])
     row[name] = "another text"
     with pytest.raises(DataError, match=f"{name} .* is 'another text'"):
-        with_decisions(data, [write(path, [tuple(row.values())], ",".join(row))])
+        decided(data, [write(path, [tuple(row.values())], ",".join(row))])
 
 
 def test_a_second_round_may_confirm_what_the_first_added(make_beir: Callable[..., Path], tmp_path: Path) -> None:
@@ -140,18 +144,18 @@ def test_a_second_round_may_confirm_what_the_first_added(make_beir: Callable[...
     query, document = max(train)[0], next(doc for _, doc in sorted(train) if (max(train)[0], doc) not in train)
     rounds = [write(tmp_path / f"{kind}.csv", [(query, document, kind)]) for kind in ("missing", "correct")]
     for paths in (rounds, rounds[1:]):
-        changed = with_decisions(data, paths)
+        changed = decided(data, paths)
         assert judged(changed, "train") == train | {(query, document)}
 
 
 def test_documents_that_only_test_names_are_not_added_to_train(tmp_path: Path) -> None:
     """Plain questions and answers: each answer is named once, and test is to hold new documents."""
     data = load_data(queries=[f"question {row}" for row in range(40)], documents=[f"answer {row}" for row in range(40)])
-    data = draw_missing_splits(data, seed=0, test_fraction=0.2, needs_dev=False)
+    data = with_drawn_splits(data, seed=0, test_fraction=0.2, needs_dev=False)
     query, (_, document) = min(judged(data, "train"))[0], min(judged(data, "test"))
     other = next(doc for name, doc in judged(data, "train") if name != query)
     path = write(tmp_path / "d.csv", [(query, document, "missing"), (query, other, "missing")])
-    changed = with_decisions(data, [path])
+    changed = decided(data, [path])
     assert judged(changed, "train") == judged(data, "train") | {(query, other)}
     assert changed.notes[-1].endswith("1 not added because their documents are held out of train")
 
@@ -161,7 +165,7 @@ def test_a_header_may_have_upper_case_and_spaces(header: str, make_beir: Callabl
     data = load_data(make_beir())
     pairs = sorted(judged(data, "train"))
     path = write(tmp_path / "d.csv", [(*pair, "Correct") for pair in pairs], f"Query ID,doc-id,{header}")
-    changed = with_decisions(data, [path])
+    changed = decided(data, [path])
     assert judged(changed, "train") == {*pairs}
     assert changed.notes[-1] == f"0 pairs removed, 0 added, {len(pairs)} confirmed by {path}"
 
@@ -173,7 +177,7 @@ def test_a_table_without_decisions_is_refused(header: str, make_beir: Callable[.
     rest = ("",) * (header.count(",") - 1)
     path = write(tmp_path / "d.csv", [(*pair, *rest) for pair in sorted(judged(data, "train"))[:3]], header)
     with pytest.raises(DataError, match=r"column 'decision' is (missing|empty)"):
-        with_decisions(data, [path])
+        decided(data, [path])
 
 
 def test_each_table_of_a_folder_has_columns_of_its_own(make_beir: Callable[..., Path], tmp_path: Path) -> None:
@@ -183,12 +187,12 @@ def test_each_table_of_a_folder_has_columns_of_its_own(make_beir: Callable[..., 
     write(tmp_path / "d" / "a.csv", [(*first, "correct")])
     write(tmp_path / "d" / "b.csv", [(*second, "0.9")], SUSPICIOUS)
     write(tmp_path / "d" / "c.csv", [("correct", *third)], "Decision,Query ID,Doc ID")
-    changed = with_decisions(data, [tmp_path / "d"])
+    changed = decided(data, [tmp_path / "d"])
     assert judged(changed, "train") == judged(data, "train") - {second}
     assert changed.notes[-1] == f"1 pair removed, 0 added, 2 confirmed by {tmp_path / 'd'}"
     write(tmp_path / "d" / "d.csv", [first], "query_id,doc_id")
     with pytest.raises(DataError, match=r"d\.csv: column 'decision' is missing"):
-        with_decisions(data, [tmp_path / "d"])
+        decided(data, [tmp_path / "d"])
 
 
 def test_fewer_than_half_matching_decisions_are_refused(make_beir: Callable[..., Path], tmp_path: Path) -> None:
@@ -198,18 +202,18 @@ def test_fewer_than_half_matching_decisions_are_refused(make_beir: Callable[...,
         rows = [(f"0{query}" if row < unknown else query, doc, "correct") for row, (query, doc) in enumerate(pairs)]
         path = write(tmp_path / "d.csv", [*rows, ("nowhere", "nowhere", "")])
         if unknown == 3:
-            notes = with_decisions(data, [path]).notes
+            notes = decided(data, [path]).notes
             assert f"{path}: 3 of 6 decisions match {data.title}; OPERA ignores the rest" in notes
         else:
             with pytest.raises(DataError, match="2 of 6 decisions match"):
-                with_decisions(data, [path])
+                decided(data, [path])
 
 
 @pytest.mark.parametrize("grades", [(2, 3), (1, 3)])
 def test_a_missing_label_gets_the_lowest_relevant_grade(grades: tuple[int, int], tmp_path: Path) -> None:
     data = with_relevant_grade(load_data([("a query", "one", grades[0]), ("another", "two", grades[1])]), 2)
     path = write(tmp_path / "d.csv", [(data.queries.ids()[1], data.corpus.ids()[0], "missing")])
-    train = with_decisions(data, [path]).split("train").relevant()
+    train = decided(data, [path]).split("train").relevant()
     assert sorted(train.grades.tolist()) == [grade for grade in sorted((2, *grades)) if grade > 1]
 
 
@@ -218,7 +222,7 @@ def test_decisions_need_a_train_split(make_beir: Callable[..., Path], tmp_path: 
     path = write(tmp_path / "d.csv", [(*min(judged(data, "train")), "wrong")])
     without = replace(data, splits={"test": data.splits["test"]})
     with pytest.raises(DataError, match="has no split 'train'"):
-        with_decisions(without, [path])
+        decided(without, [path])
 
 
 def test_reading_options_of_the_data_apply_to_decisions(tmp_path: Path) -> None:
@@ -229,9 +233,9 @@ def test_reading_options_of_the_data_apply_to_decisions(tmp_path: Path) -> None:
     path = tmp_path / "d.csv"
     path.write_bytes("\n".join(lines).encode("cp1252"))
     with pytest.raises(DataError, match="--encoding"):
-        with_decisions(data, [path])
+        decided(data, [path])
     with pytest.raises(DataError, match=r"d\.csv:6: column 'query_id' must not be empty"):
-        with_decisions(with_list_options(data, "cp1252", skip_bad_rows=False), [path])
-    changed = with_decisions(with_list_options(data, "cp1252", skip_bad_rows=True), [path])
+        with_decisions(load_all([data], "cp1252", skip_bad_rows=False), [path])
+    changed = with_decisions(load_all([data], "cp1252", skip_bad_rows=True), [path]).joined
     assert changed.notes[-1] == f"1 pair removed, 0 added, 3 confirmed by {path}"
     assert "left out 1 of 5 rows" in changed.notes[-2]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from opera.data import load_data
+from opera.data import Mixture, load_all, load_data
 from opera.data.id_lists import with_teacher
 
 LINES = [("train0", "d0", 1.5), ("train0", "d7", -2.25), ("train1", "d0", 0.0)]
@@ -31,7 +31,7 @@ def write(path: Path, score: str = "score") -> Path:
 @pytest.mark.parametrize("column", ["score", "similarity"])
 def test_every_format_gives_the_same(beir: Path, tmp_path: Path, suffix: str, column: str) -> None:
     data = load_data(beir)
-    teacher = with_teacher(data, write(tmp_path / f"t{suffix}", column)).teacher
+    teacher = with_teacher(Mixture.of(data), write(tmp_path / f"t{suffix}", column)).joined.teacher
     assert teacher is not None
     rows = data.queries.find_rows([query for query, _, _ in LINES]), data.corpus.find_rows([doc for _, doc, _ in LINES])
     assert teacher.lookup(*rows).tolist() == [1.5, -2.25, 0.0]
@@ -41,5 +41,5 @@ def test_every_format_gives_the_same(beir: Path, tmp_path: Path, suffix: str, co
 def test_pairs_that_the_data_lack_are_noted(beir: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "t.tsv")
     path.write_text(path.read_text() + "1\ttrain0\t3\tnowhere\n")
-    data = with_teacher(load_data(beir), path)
+    data = with_teacher(load_all([beir]), path).joined
     assert data.notes[-1] == f"{path}: 3 of 4 scores match {data.title}; OPERA ignores the rest"

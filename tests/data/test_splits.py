@@ -17,12 +17,11 @@ from opera.data.splits import (
     asks_about_known,
     assumed_documents,
     copy_splits,
-    draw_missing_splits,
     hold_out,
     known_fraction,
     recurring_fraction,
 )
-from tiny_world import data_from_dicts
+from tiny_world import data_from_dicts, with_drawn_splits
 
 FUTURES: tuple[ExpectedDocuments, ...] = ("known", "new", "both", "like-test")
 
@@ -59,14 +58,14 @@ def test_held_out_queries_leave_train(beir: Path) -> None:
 
 def test_only_missing_splits_are_drawn(beir: Path) -> None:
     data = load_data(beir)
-    assert draw_missing_splits(data, seed=0, test_fraction=0.1) is data
-    drawn = draw_missing_splits(
+    assert with_drawn_splits(data, seed=0, test_fraction=0.1) is data
+    drawn = with_drawn_splits(
         data, seed=0, test_fraction=0.1, needs_dev=True, dev_fraction=0.25, expected_documents="known"
     )
     assert drawn.split("test") is data.split("test")
     assert drawn.split("dev").n_queries == 10
     train_only = make_data([{0}] * 20)
-    both = draw_missing_splits(train_only, seed=0, test_fraction=0.2, needs_dev=True, dev_fraction=0.25)
+    both = with_drawn_splits(train_only, seed=0, test_fraction=0.2, needs_dev=True, dev_fraction=0.25)
     assert {name: qrels.n_queries for name, qrels in both.splits.items()} == {"train": 12, "test": 4, "dev": 4}
     assert len(both.notes) == 3
 
@@ -137,7 +136,7 @@ def test_documents_are_held_out_where_the_graph_is_one_piece() -> None:
 @pytest.mark.parametrize(("test", "expected"), [([{0}, {1}], 1.0), ([{10}, {11}], 0.0)])
 def test_like_test_is_as_new_as_test(test: list[set[int]], expected: float) -> None:
     data = make_data([{n % 10} for n in range(60)], test)
-    held = draw_missing_splits(data, seed=0, test_fraction=0.1, needs_dev=True)
+    held = with_drawn_splits(data, seed=0, test_fraction=0.1, needs_dev=True)
     assert known_fraction(held, "dev") == expected
     assert "(like-test, seed 0)" in held.notes[-1]
 
@@ -164,14 +163,14 @@ def test_without_a_test_split_train_says_what_is_assumed() -> None:
     known, new = make_data([{n % 10} for n in range(60)]), make_data([{n} for n in range(12)])
     assert (recurring_fraction(known, known.training_split()), assumed_documents(known)) == (1.0, "known")
     assert (recurring_fraction(new, new.training_split()), assumed_documents(new)) == (0.0, "new")
-    drawn = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True)
+    drawn = with_drawn_splits(known, seed=0, test_fraction=0.1, needs_dev=True)
     assert drawn.notes[0].startswith("no test split is given, so OPERA expects future queries about known documents")
     assert [known_fraction(drawn, split) for split in ("test", "dev")] == [1.0, 1.0]
-    told = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True, expected_documents="new")
+    told = with_drawn_splits(known, seed=0, test_fraction=0.1, needs_dev=True, expected_documents="new")
     assert [known_fraction(told, split) for split in ("test", "dev")] == [0.0, 0.0]
     assert not any("no test split" in note for note in told.notes)
     with pytest.raises(DataError, match="has no split 'test', which --expected-documents like-test needs"):
-        draw_missing_splits(known, seed=0, test_fraction=0.1, expected_documents="like-test")
+        with_drawn_splits(known, seed=0, test_fraction=0.1, expected_documents="like-test")
 
 
 @pytest.mark.parametrize("expected_documents", [None, *FUTURES])
@@ -179,6 +178,6 @@ def test_a_dev_split_of_the_user_is_used_whatever_test_holds(expected_documents:
     data = make_data([{n % 10} for n in range(8)], [{10}, {11}])
     data.splits["dev"] = data.split("train").select_queries(np.arange(8) < 2)
     assert (
-        draw_missing_splits(data, seed=0, test_fraction=0.1, needs_dev=True, expected_documents=expected_documents)
+        with_drawn_splits(data, seed=0, test_fraction=0.1, needs_dev=True, expected_documents=expected_documents)
         is data
     )

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import opera
+from opera.data import Mixture
 from opera.data.decisions import read_decisions
 from opera.data.id_lists import with_teacher
 from opera.data.relation import Relation
@@ -76,13 +77,13 @@ def test_decisions_and_scores_come_back(data: opera.RetrievalData, tmp_path: Pat
     ]  # fmt: skip
     review.write_text(review.read_text().replace("@d,,test", "@d,wrong,test"))
     for only_test in (True, False):
-        decisions, _ = read_decisions(data, [review], only_test=only_test)
+        decisions, _ = read_decisions(Mixture.of(data), [review], only_test=only_test)
         assert data.queries.ids(decisions.query_rows) == ["=q"]
         assert data.corpus.ids(decisions.doc_rows) == ["@d"]
     scores = pa.table({"query_id": ["=q"], "doc_id": ["@d"], "score": [-2.0]})
     for suffix in (".tsv", ".parquet"):
         write_table(tmp_path / f"scores{suffix}", scores)
-        teacher = with_teacher(data, tmp_path / f"scores{suffix}").teacher
+        teacher = with_teacher(Mixture.of(data), tmp_path / f"scores{suffix}").joined.teacher
         assert teacher is not None
         assert teacher.scores.tolist() == [-2.0]
 

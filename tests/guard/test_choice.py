@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 import opera
 from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError
+from opera.data import Mixture, load_all
 from opera.data.splits import draw_missing_splits
 from opera.guard import choice, dev_corpus
 from opera.run import steps
@@ -138,7 +139,7 @@ def test_a_dev_split_of_the_data_is_used_and_trained_around(
 def test_a_second_training_that_cannot_happen_is_refused(beir: Path, static_model: Path) -> None:
     with pytest.raises(SettingError, match="refit=true needs guard=true"):
         make_recipe({"refit": True, "guard": False})
-    with_dev = draw_missing_splits(opera.load_data(beir), seed=0, needs_dev=True)
+    with_dev = draw_missing_splits(load_all([beir]), seed=0, needs_dev=True)
     with pytest.raises(SettingError, match="has a dev split"):
         load_and_check(with_dev, str(static_model), make_recipe({"refit": True}))
 
@@ -158,7 +159,7 @@ def test_where_a_second_training_follows(
     model: str, settings: dict[str, Any], refits: bool, beir: Path, static_model: Path, bert_model: Path
 ) -> None:
     folder = {"static": static_model, "bert": bert_model}[model]
-    assert load_and_check(opera.load_data(beir), str(folder), make_recipe(settings)).refits is refits
+    assert load_and_check(load_all([beir]), str(folder), make_recipe(settings)).refits is refits
 
 
 def test_a_choice_is_kept_when_the_second_training_is_cut_off(
@@ -261,7 +262,7 @@ def test_the_pairs_of_held_out_documents_train_again(static_model: Path) -> None
             "test": {f"q{n}": {f"d{n}": 1} for n in range(40, 60)},
         },
     )
-    prepared = load_and_check(data, str(static_model), make_recipe({"max_steps": 9}))
-    assert prepared.data.with_splits.held_out is not None
-    assert prepared.data.with_dev_restored.held_out is None
-    assert prepared.data.with_dev_restored.training_split().pairs().n_pairs == 80
+    prepared = load_and_check(Mixture.of(data), str(static_model), make_recipe({"max_steps": 9}))
+    assert prepared.data.with_splits.joined.held_out is not None
+    assert prepared.data.with_dev_restored.joined.held_out is None
+    assert prepared.data.with_dev_restored.joined.training_split().pairs().n_pairs == 80

@@ -10,7 +10,7 @@ import pytest
 
 import opera
 from opera.config.recipe import make_recipe
-from opera.data import RetrievalData
+from opera.data import Mixture, RetrievalData, load_all
 from opera.guard import choice
 from opera.guard import dev_corpus as module
 from opera.guard.dev_corpus import best_documents, dev_corpus, reduced_corpus
@@ -26,13 +26,13 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def prepared(beir: Path, bert_model: Path) -> Prepared:
-    return load_and_check(opera.load_data(beir), str(bert_model), make_recipe({"method": "ft"}))
+    return load_and_check(load_all([beir]), str(bert_model), make_recipe({"method": "ft"}))
 
 
 def reduced(prepared: Prepared, limit: int, seed: int = 0) -> np.ndarray:
     settings = prepared.settings.with_values({"seed": seed})
     (best,) = best_documents(prepared.model.encoder, prepared.data.with_splits, settings)
-    return rows_of(reduced_corpus(prepared.data.with_splits, best, limit, settings))
+    return rows_of(reduced_corpus(prepared.data.with_splits.joined, best, limit, settings))
 
 
 def rows_of(data: RetrievalData) -> np.ndarray:
@@ -44,9 +44,9 @@ def test_it_holds_the_relevant_documents_then_the_best_then_others(
     prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "DEPTH", 1)
-    relevant = np.unique(prepared.data.with_splits.split("dev").relevant().doc_rows)
-    queries = prepared.data.with_splits.judged_qrels("dev").query_rows
-    first = search_corpus(prepared.model.encoder, prepared.data.with_splits, queries, 1).doc_rows.ravel()
+    relevant = np.unique(prepared.data.with_splits.joined.split("dev").relevant().doc_rows)
+    queries = prepared.data.with_splits.joined.judged_qrels("dev").query_rows
+    first = search_corpus(prepared.model.encoder, prepared.data.with_splits.joined, queries, 1).doc_rows.ravel()
     limit = len(np.union1d(relevant, first)) + 3
     rows = reduced(prepared, limit)
     assert len(rows) == limit
@@ -61,9 +61,9 @@ def test_the_fine_tuned_models_best_documents_are_ranked_too(
 ) -> None:
     monkeypatch.setattr(module, "DEPTH", 1)
     (base,) = best_documents(prepared.model.encoder, prepared.data.with_splits, prepared.settings)
-    calls = list[tuple[np.ndarray, RetrievalData]]()
+    calls = list[tuple[np.ndarray, Mixture]]()
 
-    def corpus(data: RetrievalData, best: list[np.ndarray], settings: Any) -> RetrievalData:
+    def corpus(data: Mixture, best: list[np.ndarray], settings: Any) -> Mixture:
         calls.append((best[0], dev_corpus(data, best, settings)))
         return calls[-1][1]
 
@@ -73,7 +73,7 @@ def test_the_fine_tuned_models_best_documents_are_ranked_too(
     [(best, dev)] = calls
     assert np.isin(base, best).all()
     assert np.setdiff1d(best, base).size, "training moved other documents to the top"
-    assert np.isin(best, rows_of(dev)).all()
+    assert np.isin(best, rows_of(dev.joined)).all()
 
 
 def test_the_best_documents_of_keyword_search_are_ranked_too(
@@ -81,7 +81,7 @@ def test_the_best_documents_of_keyword_search_are_ranked_too(
 ) -> None:
     calls = list[np.ndarray]()
 
-    def corpus(data: RetrievalData, best: list[np.ndarray], settings: Any) -> RetrievalData:
+    def corpus(data: Mixture, best: list[np.ndarray], settings: Any) -> Mixture:
         calls.append(best[0])
         return dev_corpus(data, best, settings)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import opera
+from opera.data import Mixture
 from opera.experiments.grid.compare import prepare_grid
 from opera.experiments.grid.plan import grid_axes
 from opera.retrieval.encoder import open_encoder
@@ -95,6 +96,6 @@ def test_difficulty_is_the_mean_similarity_to_the_relevant_documents(beir: Path,
         (documents[test.doc_rows[start:end]] @ queries[row]).mean()
         for row, start, end in zip(test.query_rows, test.offsets[:-1], test.offsets[1:], strict=True)
     ]
-    difficulty = query_difficulty(encoder, data, "test")
+    difficulty = query_difficulty(encoder, Mixture.of(data), "test")
     assert difficulty.dtype == np.float32
     assert difficulty == pytest.approx(np.array(by_hand), abs=1e-5)  # 24 float32 terms: 24·2⁻²⁴ on either side

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opera.data import TextTable
+from opera.data import Mixture, TextTable
 from opera.retrieval.fusion import POOL, Fusion
 from opera.retrieval.hybrid import KeywordSearch
 from opera.retrieval.keywords import KeywordIndex, reason_against
@@ -96,7 +96,7 @@ def test_marks_belong_to_words() -> None:
 def test_a_corpus_without_words_gets_a_note(caplog: pytest.LogCaptureFixture) -> None:
     data = data_from_dicts("stops", corpus={"d": "the of"}, queries={"q": "a"}, qrels={"test": {"q": {"d": 1}}})
     with caplog.at_level("INFO", logger="opera"):
-        assert KeywordSearch.of(data, "text", None) is None
+        assert KeywordSearch.of(Mixture.of(data), "text", None) is None
     assert "no keyword search in stops: stops has no words" in caplog.text
 
 

@@ -13,6 +13,7 @@ import opera
 from commands import opera_here
 from grids import write_unfinished_run
 from opera.core.errors import DataError
+from opera.data import Mixture, load_all
 from opera.identity.run import Origin
 from opera.retrieval.locate import with_run_splits
 from opera.retrieval.measures import FULL_MEASURES
@@ -113,12 +114,12 @@ def test_dev_of_one_of_several_data_sets_is_that_of_the_run(static_model: Path, 
         rows = [f"t{number % 12}w5 {name}{number},t1w1 {number // queries_per_document}" for number in range(120)]
         files[-1].write_text("\n".join(["query,document", *rows]))
     run = opera.adapt(files[0], also=files[1:], model=static_model, out=tmp_path / "run", **SMALL, method="ft", seed=1)
-    dev = [with_run_splits(opera.load_data(file), run.path).split("dev") for file in files]
+    dev = [with_run_splits(load_all([file]), run.path).joined.split("dev") for file in files]
     assert run.record.guard is not None
     assert sum(len(split.query_rows) for split in dev) == run.record.guard.dev_queries
     copy = copies_of_its_model(run, tmp_path)[-1]
     with pytest.raises(DataError, match=r"split it together with other data; pass the run itself, or pass data with"):
-        with_run_splits(opera.load_data(files[0]), copy)
+        with_run_splits(load_all(files[:1]), copy)
 
 
 def test_a_run_finds_its_data_from_another_folder_and_after_both_moved(
@@ -164,9 +165,9 @@ def test_a_run_finds_its_data_from_another_folder_and_after_both_moved(
 def test_a_run_on_other_data_or_no_run_changes_nothing(beir: Path, tmp_path: Path) -> None:
     data = opera.load_data(beir)
     write_unfinished_run(tmp_path / "run", {"method": "ft"}, data.source, fingerprint="of other data")
-    assert with_run_splits(data, tmp_path / "run") is data
-    assert with_run_splits(data, tmp_path) is data
-    assert with_run_splits(data, "minilm") is data
+    mixture = Mixture.of(data)
+    for model in (tmp_path / "run", tmp_path, "minilm"):
+        assert with_run_splits(mixture, model) is mixture
 
 
 def test_a_run_on_data_without_a_test_split_can_be_measured_again(

@@ -24,7 +24,7 @@ import hashlib, json
 from pathlib import Path
 import numpy as np
 from opera.core.cache import cache_folder
-from opera.data import load_data
+from opera.data import Mixture, load_data
 from opera.encoder import embeddings
 from opera.retrieval import nearest, search
 from opera.retrieval.encoder import Encoder
@@ -38,7 +38,7 @@ data, model = load_data(folder), load_model(model_folder, "cpu")
 results = {}
 for name, cache in (("cached", True), ("searched as they come", False)):
     encoder = Encoder(model, batch_size=1, use_cache=cache)
-    evaluation = evaluate_encoder(encoder, data, "test", ["nDCG@10"])
+    evaluation = evaluate_encoder(encoder, Mixture.of(data), "test", ["nDCG@10"])
     results[name] = [evaluation.ranking.doc_rows.tolist(), evaluation.ranking.scores.tolist(), evaluation.measures]
 results["vectors"] = hashlib.sha256(Encoder(model, batch_size=1).encode_corpus(data)[:]).hexdigest()
 entries = [path for kind in ("tokens", "vectors", "rankings") for path in sorted((cache_folder() / kind).rglob("*"))]

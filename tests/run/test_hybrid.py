@@ -20,6 +20,7 @@ from grids import guard_record, write_unfinished_run
 from opera.cli.results import print_next
 from opera.cli.screen import Screen
 from opera.core.errors import DataError, SettingError
+from opera.data import Mixture
 from opera.guard.keywords import choose_keyword_weights
 from opera.guard.rule import STATIC_KEYWORD_ANCHOR, QueryKind
 from opera.retrieval.hybrid import KeywordSearch
@@ -180,13 +181,13 @@ def test_a_name_is_not_a_path(tmp_path: Path, static_model: Path) -> None:
 
 def test_without_a_gain_on_dev_the_weight_is_0(words: Path, static_model: Path) -> None:
     data = opera.load_data(words)
-    keywords = KeywordSearch.of(data, "title_text", None)
+    keywords = KeywordSearch.of(Mixture.of(data), "title_text", None)
     assert keywords is not None
-    found = keywords.evaluate(data, "test", [MEASURE])
+    found = keywords.evaluate(Mixture.of(data), "test", [MEASURE])
     data = replace(data, splits={"dev": data.split("test")})
     kinds = [QueryKind(np.ones(len(found.query_ids), dtype=bool), 1.0)]
     record = choose_keyword_weights(
-        data, found, found, kinds, STATIC_KEYWORD_ANCHOR, MEASURE
+        Mixture.of(data), found, found, kinds, STATIC_KEYWORD_ANCHOR, MEASURE
     )  # nothing to gain with itself
     assert record.weights == {"words": 0.0}
     assert record.hybrid == record.final == record.bm25

@@ -12,7 +12,7 @@ import pytest
 
 import opera
 from opera.config.recipe import make_recipe
-from opera.data import load_data
+from opera.data import Mixture, load_all, load_data
 from opera.retrieval.encoder import open_encoder
 from opera.run_folder.folder import Run
 from opera.training.build import build_training_set
@@ -33,7 +33,7 @@ def prompted(beir: Path, static_model: Path, tmp_path_factory: pytest.TempPathFa
 
 def test_a_prompt_holds_in_every_phase(beir: Path, static_model: Path) -> None:
     run, without = (
-        load_and_check(load_data(beir), str(static_model), make_recipe({**SETTINGS, "query_prompt": prompt}))
+        load_and_check(load_all([beir]), str(static_model), make_recipe({**SETTINGS, "query_prompt": prompt}))
         for prompt in (PROMPT, "")
     )
     arguments = training_arguments(run.settings, run.model.trained, Path("checkpoints"))
@@ -41,7 +41,7 @@ def test_a_prompt_holds_in_every_phase(beir: Path, static_model: Path) -> None:
     prompted, plain = build_training_set(run), build_training_set(without)
     assert not np.array_equal(prompted.similarity, plain.similarity)
     assert not np.array_equal(prompted.negatives.lists.doc_rows, plain.negatives.lists.doc_rows)
-    query = run.data.with_splits.queries.texts(prompted.train.query_rows[:1], "text")
+    query = run.data.with_splits.joined.queries.texts(prompted.train.query_rows[:1], "text")
     with_prompt = open_encoder(run.model.source).encode([PROMPT + query[0]], "query")
     assert np.array_equal(run.model.encoder.encode(query, "query"), with_prompt), "evaluation is search"
 
@@ -49,7 +49,7 @@ def test_a_prompt_holds_in_every_phase(beir: Path, static_model: Path) -> None:
 def test_the_prompt_that_data_bring_holds_unless_another_is_given(beir: Path, static_model: Path) -> None:
     data = replace(load_data(beir), query_prompt=PROMPT)
     for settings, expected in (({}, PROMPT), ({"query_prompt": ""}, "")):
-        run = load_and_check(data, str(static_model), make_recipe({**SETTINGS, **settings}))
+        run = load_and_check(Mixture.of(data), str(static_model), make_recipe({**SETTINGS, **settings}))
         assert run.settings.query_prompt == run.model.prompts["query_prompt"] == expected
 
 

@@ -14,8 +14,7 @@ import opera
 from commands import opera_here
 from opera.config.recipe import make_recipe
 from opera.core.errors import DataError, SettingError
-from opera.data import RetrievalData, load_all, load_data
-from opera.data.combined import first_rows
+from opera.data import Mixture, load_all, load_data
 from opera.data.id_lists import with_teacher
 from opera.deployment import export as export_module
 from opera.training.build import build_training_set
@@ -39,8 +38,8 @@ def prepared(sets: list[Path], model: Path, **settings: Any) -> Any:
     return load_and_check(load_all(sets), str(model), make_recipe({**SMALL, "guard": False, **settings}))
 
 
-def in_set(data: RetrievalData, rows: np.ndarray) -> np.ndarray:
-    return np.searchsorted(first_rows(data)[1], rows, side="right") - 1
+def in_set(data: Mixture, rows: np.ndarray) -> np.ndarray:
+    return np.searchsorted([document for _, document in data.first_rows], rows, side="right") - 1
 
 
 @pytest.mark.parametrize("negatives", ["random", "hard"])
@@ -81,11 +80,12 @@ def test_a_teachers_ids_have_the_name_of_their_set(sets: list[Path], tmp_path: P
     rows = [("first/train0", "first/d1", 1), ("second/train1", "second/d2", 2), ("first/train0", "second/d0", 3)]
     path.write_text("query_id\tdoc_id\tscore\n" + "".join(f"{q}\t{d}\t{s}\n" for q, d, s in rows))
     scored = with_teacher(data, path)
-    assert scored.teacher.scores.tolist() == [1, 2]
-    assert data.queries.ids(scored.teacher.query_rows) == ["first/train0", "second/train1"]
-    second = scored.sets[1]
+    teacher = scored.joined.teacher
+    assert teacher.scores.tolist() == [1, 2]
+    assert data.joined.queries.ids(teacher.query_rows) == ["first/train0", "second/train1"]
+    second = scored.data_sets[1]
     assert second.corpus.ids(second.teacher.doc_rows) == ["d2"]
-    assert "2 of 3 scores match" in scored.notes[0]
+    assert "2 of 3 scores match" in scored.joined.notes[0]
 
 
 @pytest.mark.parametrize(("settings", "fraction"), [({}, None), ({"mix": "first=1,second=3"}, 0.25)])
@@ -110,7 +110,7 @@ def test_a_run_measures_each_set_on_its_own_documents(
     assert {query.split("/")[0] for query in run.per_query()["query_id"].to_pylist()} == {"first", "second"}
     assert "opera train first \\\n  --also second" in (run.model_path / "README.md").read_text()
     measured = export_module._test_data(str(run.path), None)
-    assert [part.name for part in measured.sets] == ["first", "second"], "an export measures on them too"
+    assert [part.name for part in measured.data_sets] == ["first", "second"], "an export measures on them too"
 
 
 def test_the_command_takes_more_sets(

@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 
 import opera
 from opera.config.recipe import make_recipe
-from opera.data import GivenNegatives, RetrievalData, TeacherScores
-from opera.data.combined import combine, data_sets
+from opera.data import GivenNegatives, Mixture, RetrievalData, TeacherScores, load_all
 from opera.data.decisions import with_decisions
 from opera.data.identity import documents_that_are_queries
 from opera.data.splits import ExpectedDocuments, draw_missing_splits, known_fraction
 from opera.training.build import TrainingSet, build_training_set
 from opera.training.prepare import load_and_check
 from opera.training.prepare_data import prepare_data
-from tiny_world import data_from_dicts
+from tiny_world import data_from_dicts, with_drawn_splits
 
 FILLERS = [f"f{n}" for n in range(12)]
 CORPUS = {
@@ -45,9 +44,9 @@ def data() -> RetrievalData:
     return data_from_dicts("toy", corpus=CORPUS, queries=QUERIES, qrels={"train": TRAIN, "test": TEST})
 
 
-def training_set(data: RetrievalData, model: Path, **settings: Any) -> TrainingSet:
+def training_set(data: RetrievalData | Mixture, model: Path, **settings: Any) -> TrainingSet:
     values = {"method": "ft", "max_steps": 2, "guard": False, **settings}
-    return build_training_set(load_and_check(data, str(model), make_recipe(values)))
+    return build_training_set(load_and_check(load_all([data]), str(model), make_recipe(values)))
 
 
 def listed(data: RetrievalData, built: TrainingSet) -> list[str]:
@@ -56,7 +55,7 @@ def listed(data: RetrievalData, built: TrainingSet) -> list[str]:
 
 
 def test_queries_with_one_text_train_once_with_all_positives(data: RetrievalData) -> None:
-    train = prepare_data(data, make_recipe({"guard": False})).with_splits.split("train")
+    train = prepare_data(Mixture.of(data), make_recipe({"guard": False})).with_splits.joined.split("train")
     judged = {
         name: dict(zip(data.corpus.ids(part.doc_rows), part.grades.tolist(), strict=True))
         for name in data.queries.ids(train.query_rows)
@@ -126,7 +125,7 @@ def test_no_text_of_a_drawn_split_trains(
     data = copied(len(repeats_of), repeats_of, what)
     if len(set(data.query_group)) < 4 or len(set(data.document_group)) < 4:
         return
-    drawn = draw_missing_splits(
+    drawn = with_drawn_splits(
         data, seed=seed, test_fraction=0.25, needs_dev=True, expected_documents=expected_documents
     )
     train_queries, train_documents = texts(drawn, "train")
@@ -148,26 +147,27 @@ def test_what_a_set_holds_out_does_not_train_through_another(expected_documents:
     queries = {f"r{i}": f"question {i}" for i in range(30)} | {f"s{i}": f"query {i}" for i in range(30)}
     train = {f"r{i}": {f"e{i}": 1} for i in range(30)} | {f"s{i}": {f"x{i}": 1} for i in range(30)}
     second = data_from_dicts("second", corpus=corpus, queries=queries, qrels={"train": train})
-    before = combine([first, second])
+    before = Mixture.of(first, second)
     drawn = draw_missing_splits(
         before, seed=0, test_fraction=0.2, needs_dev=True, expected_documents=expected_documents
     )
-    trained = [texts(part, "train") for part in data_sets(drawn)]
-    for part in data_sets(drawn):
+    trained = [texts(part, "train") for part in drawn.data_sets]
+    for part in drawn.data_sets:
         for split in ("test", "dev"):
             queries_of_split, documents = texts(part, split)
             assert all(not queries_of_split & other for other, _ in trained)
             assert all(not documents & other for _, other in trained)
-    assert not texts(drawn, "test")[0] & texts(drawn, "dev")[0], "λ is chosen on other queries than test's"
-    assert any("another data set holds out" in note for note in drawn.notes)
-    held_out = sum(len(part.held_out.doc_rows) for part in data_sets(drawn) if part.held_out is not None)
-    assert held_out == 90 - sum(len(part.splits[name].doc_rows) for part in drawn.sets for name in part.splits)
+    tested, chosen_on = (texts(drawn.joined, split)[0] for split in ("test", "dev"))
+    assert not tested & chosen_on, "λ is chosen on other queries than test's"
+    assert any("another data set holds out" in note for note in drawn.joined.notes)
+    held_out = sum(len(part.held_out.doc_rows) for part in drawn.data_sets if part.held_out is not None)
+    assert held_out == 90 - sum(len(part.splits[name].doc_rows) for part in drawn.data_sets for name in part.splits)
 
 
 def test_a_list_of_wrong_pairs_drops_their_copies(data: RetrievalData, tmp_path: Path) -> None:
     path = tmp_path / "wrong.csv"
     path.write_text("query_id,doc_id,decision\nb,copy,wrong\n")
-    train = with_decisions(data, [path]).split("train")
+    train = with_decisions(Mixture.of(data), [path]).joined.split("train")
     assert sorted(data.queries.ids(train.query_rows[train.query_index])) == ["b", *(f"q{n}" for n in range(4))]
 
 
@@ -196,8 +196,9 @@ def test_positives_of_another_data_set_are_no_negatives(data: RetrievalData, sta
         for split, judged in (("train", TRAIN), ("test", TEST))
     }
     other = data_from_dicts("other", corpus=corpus, queries=queries, qrels=qrels)
-    both = combine([data, other])
-    built = training_set(both, static_model, negatives="hard", range="1:20")
+    mixture = Mixture.of(data, other)
+    both = mixture.joined
+    built = training_set(mixture, static_model, negatives="hard", range="1:20")
     assert built.negatives.lists is not None
 
     def texts_of_pairs(queries: np.ndarray, documents: np.ndarray) -> set[tuple[str, str]]:

@@ -12,8 +12,7 @@ import pytest
 import opera
 from distinct import pool_of
 from opera.config.recipe import make_recipe
-from opera.data import GivenNegatives, RetrievalData, load_data
-from opera.data.combined import combine
+from opera.data import GivenNegatives, Mixture, RetrievalData, load_all
 from opera.data.qrels import DocumentLists
 from opera.training.build import TrainingSet, build_training_set
 from opera.training.negatives import MOST_DRAWS, ListedNegatives, RandomNegatives
@@ -28,7 +27,7 @@ def test_pruned_before_mining(method: str, beir: Path, static_model: Path) -> No
     sets = {}
     for first in (False, True):
         recipe = make_recipe({**values, "prune_before_mining": first})
-        prepared = load_and_check(load_data(beir), str(static_model), recipe)
+        prepared = load_and_check(load_all([beir]), str(static_model), recipe)
         sets[first] = build_training_set(prepared)
     kept = sets[True].methods(prepared.recipe, 1)[0].kept
     pairs, n_docs = sets[True].pairs, len(sets[True].data.corpus)
@@ -77,8 +76,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def training_set(data: RetrievalData, model: Path, **settings: object) -> TrainingSet:
-    return build_training_set(load_and_check(data, str(model), make_recipe({"method": "ft", **settings})))
+def training_set(data: RetrievalData | Mixture, model: Path, **settings: object) -> TrainingSet:
+    return build_training_set(load_and_check(load_all([data]), str(model), make_recipe({"method": "ft", **settings})))
 
 
 @pytest.mark.parametrize("kind", ["random", "labelled", "hard", "given"])
@@ -111,14 +110,14 @@ def test_many_draws_per_document_make_the_automatic_negatives_labelled(
     assert (MOST_DRAWS * len(data.corpus)) % 8 == 0
     assert training_set(data, static_model, **settings).negatives.kind == kind
     assert training_set(data, static_model, **settings, negatives="random").negatives.kind == "random"
-    prepared = load_and_check(data, str(static_model), make_recipe({"method": "ft", **settings}))
+    prepared = load_and_check(Mixture.of(data), str(static_model), make_recipe({"method": "ft", **settings}))
     assert prepared.resolved_as({"negatives": "random"}).data.negatives == "random", "as before the run was resumed"
     assert training_set(data, static_model, **settings, train_group_size=1).negatives.kind == "none"
 
 
 def test_the_rule_of_the_draws_holds_for_each_of_several_data_sets(tmp_path: Path, static_model: Path) -> None:
     small, large = write_beir(tmp_path / "small"), write_beir(tmp_path / "large", n_docs=1500)
-    data = combine([opera.load_data(folder) for folder in (small, large)])
+    data = load_all([small, large])
     settings = {"max_steps": 600, "per_device_train_batch_size": 8, "mix": "equal"}
     kinds = training_set(data, static_model, **settings).negatives.sets
     pools = [negatives.pool for negatives in kinds]

@@ -12,6 +12,7 @@ import pytest
 import opera
 from opera.config import automatic
 from opera.config.recipe import make_recipe
+from opera.data import Mixture
 from opera.run_folder.folder import Run
 from opera.training.build import loss_weights
 from opera.training.prepare_data import prepare_data
@@ -59,7 +60,7 @@ def test_test_queries_that_train_too_are_noted() -> None:
     ]
     for test, counted in tests:
         data = data_from_dicts("m", corpus=corpus, queries=again, qrels={"train": train, "test": test})
-        notes = prepare_data(data, make_recipe({"guard": False})).with_splits.notes
+        notes = prepare_data(Mixture.of(data), make_recipe({"guard": False})).with_splits.joined.notes
         assert [note[15:25] for note in notes if "test queries" in note] == counted
 
 

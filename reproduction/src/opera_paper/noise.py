@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import opera
-from opera.data import Qrels, RetrievalData, draw_missing_splits, with_relevant_grade
+from opera.data import Mixture, Qrels, RetrievalData, draw_missing_splits, with_relevant_grade
 
 NEEDS = {
     "random": {"share"},
@@ -78,7 +78,7 @@ def add_wrong_pairs(
         rule = f"must be below relevant_grade={relevant_grade}, got {grade}"
         raise opera.SettingError(f"grade: {rule}")
     if "test" not in data.splits:
-        data = draw_missing_splits(data, seed=seed)
+        data = draw_missing_splits(Mixture.of(data), seed=seed).joined
     graded = with_relevant_grade(data, relevant_grade)
     count, known = len(graded.training_split().doc_rows), _known(graded)
     changed, wrong, notes = dict(data.splits), [], [*data.notes]

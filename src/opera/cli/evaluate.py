@@ -73,7 +73,7 @@ def evaluate(
 ) -> None:
     """Measure a model on a split of a data set, or of the data of a run."""
     from opera.core.measure_names import DEFAULT_MEASURES
-    from opera.data import load_data
+    from opera.data import load_all
     from opera.data.loading import log_notes
     from opera.retrieval.locate import data_and_model, inputs_of
     from opera.retrieval.measures import (
@@ -93,14 +93,15 @@ def evaluate(
     if run_file:
         reads = inputs_of(source, name)
         checked_output(run_file, RUN_FORMATS, overwrite, source, reads, "--run-file")
-    loaded = log_notes(load_data(source))
+    mixture = load_all([source])
+    loaded = log_notes(mixture.joined)
     if run_file:
         check_trec_ids(run_file, loaded, split)
 
     from opera.run.evaluate import evaluate as evaluate_model
 
     result = evaluate_model(
-        loaded if run == name else named,  # the run gives splits and grades too
+        mixture if run == name else named,  # the run gives splits and grades too
         model=name,
         split=split,
         measures=parsed,
@@ -114,7 +115,7 @@ def evaluate(
     title = f"{name} on {loaded.title}, {split}: {counted(len(result.query_ids), 'query')}"
     show(
         as_json,
-        lambda: {"model": name, "data": loaded.source, **_as_dict(result)},
+        lambda: {"model": name, "data": mixture.source, **_as_dict(result)},
         partial(_print_evaluation, title=title, result=result),
     )
 
@@ -214,7 +215,7 @@ def search(
     settings = EncodingSettings.chosen(**encoding)
     source, name, _ = data_and_model(tables.source(data), model)
     loaded = load_data(source)
-    if loaded is not source:  # the training of a run has shown the notes on its data
+    if isinstance(source, str):  # the training of a run has shown the notes on its data
         log_notes(loaded)
     corpus = CorpusSearch(loaded, name, cutoff, min_precision, hybrid, settings)
     weight = corpus.keyword_weight

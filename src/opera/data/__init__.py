@@ -4,6 +4,7 @@ from opera.core.cache import cache_folder
 from opera.data.grades import with_relevant_grade
 from opera.data.irds_source import load_irds_splits
 from opera.data.loading import check_stays_out, files_read, load_all, load_data
+from opera.data.mixture import Mixture, Source
 from opera.data.python_source import load_python
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
@@ -15,8 +16,10 @@ __all__ = [
     "SOURCES",
     "DataSource",
     "GivenNegatives",
+    "Mixture",
     "Qrels",
     "RetrievalData",
+    "Source",
     "TeacherScores",
     "TextTable",
     "cache_folder",

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
-from opera.data.combined import data_sets, first_rows, with_sets, with_shifted_rows
 from opera.data.id_lists import IdList, match_pairs, read_lists
 from opera.data.identity import text_keys
-from opera.data.pairs import pair_keys
+from opera.data.mixture import Mixture
+from opera.data.pairs import DecidedPairs, pair_keys, split_keys
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
 
@@ -42,7 +42,7 @@ class Decisions:
     """Decided pairs. A decision also applies to copies of the pair, which have the same texts.
 
     Attributes:
-        query_rows: int64 ``[m]``, rows of the query table.
+        query_rows: int64 ``[m]``, rows of the query table of a data set, or of the joined one.
         doc_rows: int64 ``[m]``, rows of the corpus.
         relevant: bool ``[m]``, whether the document is relevant to the query: false for wrong
             pairs, true for correct and missing pairs.
@@ -66,18 +66,27 @@ class Decisions:
             self.of_test[chosen], self.first_rank[chosen], self.paths,
         )  # fmt: skip
 
+    def of_data_set(self, data: Mixture, number: int) -> Decisions:
+        """Return the decisions about the pairs of a data set, with its rows.
+
+        The rows of ``self`` must be those of the joined tables.
+        """
+        (query, document), size = data.first_rows[number], len(data.data_sets[number].queries)
+        own = self.select((self.query_rows >= query) & (self.query_rows < query + size))
+        return replace(own, query_rows=own.query_rows - query, doc_rows=own.doc_rows - document)
+
     def keys(self, data: RetrievalData) -> NDArray[np.int64]:
         """One number per pair, see :func:`opera.data.identity.text_keys`: int64 ``[m]``."""
         return pair_keys(data.query_group[self.query_rows], data.document_group[self.doc_rows])
 
 
 def read_decisions(
-    data: RetrievalData, paths: Sequence[str | Path], *, only_test: bool = False
+    data: Mixture, paths: Sequence[str | Path], *, only_test: bool = False
 ) -> tuple[Decisions, list[str]]:
     """Read files of decisions, such as ``decisions.csv`` of a review.
 
     Args:
-        data: the data set of the decisions.
+        data: the data sets of the decisions.
         paths: tables with the columns ``query_id``, ``doc_id`` and ``decision``: wrong, correct,
             missing, or empty; or folders of tables. All pairs of a run's ``suspicious_pairs.csv``
             are wrong. The column ``split`` is test for decisions about the test split. The columns
@@ -87,7 +96,7 @@ def read_decisions(
             decision does not apply to copies of its pair.
 
     Returns:
-        The decisions, and notes.
+        The decisions, with the rows of the joined tables, and notes.
 
     Raises:
         DataError: if a file cannot be read, has no decisions, or does not match the data; for an
@@ -105,14 +114,14 @@ def read_decisions(
         ", ".join(map(str, paths)),
     )
     by_id = pair_keys(decisions.query_rows, decisions.doc_rows)
-    keys = by_id if only_test else decisions.keys(data)
+    keys = by_id if only_test else decisions.keys(data.joined)
     decided_pairs = np.stack([keys, decisions.of_test])
     _, first, number = np.unique(decided_pairs, axis=1, return_index=True, return_inverse=True)
     differs = decisions.relevant[first][number] != decisions.relevant
     if differs.any():
         example = decisions.select(differs)
-        (query,) = data.queries.ids(example.query_rows[:1])
-        (document,) = data.corpus.ids(example.doc_rows[:1])
+        (query,) = data.joined.queries.ids(example.query_rows[:1])
+        (document,) = data.joined.corpus.ids(example.doc_rows[:1])
         raise DataError(
             f"{decisions.paths}: {_named(query, document)} is wrong in one row, and correct or "
             "missing in another; keep one of them"
@@ -153,7 +162,7 @@ def _decided(listed: IdList, only_test: bool) -> IdList:
     return listed._replace(table=pa.table(values).filter(pa.array(decided, pa.bool_())))
 
 
-def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> RetrievalData:
+def with_decisions(data: Mixture, paths: Sequence[str | Path]) -> Mixture:
     """Apply the decisions in files to train and dev; a note counts them.
 
     Wrong pairs leave both splits. Missing documents become relevant to their query. Correct pairs
@@ -166,19 +175,20 @@ def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> Retrieva
     """
     if not paths:
         return data
-    data.training_split()  # raises an error if train has no pair
+    data.joined.training_split()  # raises an error if train has no pair
     decisions, notes = read_decisions(data, paths)
     about_training, counts = decisions.select(~decisions.of_test), Counter[str]()
-    sets = [
-        _applied(data, data_set, first, about_training, counts)
-        for data_set, *first in zip(data_sets(data), *first_rows(data), strict=False)
-    ]
+    data_sets, decided = [], []
+    for number in range(len(data.data_sets)):
+        changed, pairs = _applied(data, number, about_training, counts)
+        data_sets.append(changed)
+        decided.append(pairs)
     if len(about_training.relevant) and not counts.total():
         raise DataError(
             f"{decisions.paths}: has no decision about a query of train or dev; decisions about "
             "test need the word test in a column split"
         )
-    if not any(data_set.splits["train"].has_relevant.any() for data_set in sets):
+    if not any(data_set.splits["train"].has_relevant.any() for data_set in data_sets):
         raise DataError(
             f"{decisions.paths}: calls every training pair wrong: no pair is left to train on"
         )
@@ -191,58 +201,50 @@ def with_decisions(data: RetrievalData, paths: Sequence[str | Path]) -> Retrieva
         changes.append(f"{held_out:,} not added because their documents are held out of train")
     if of_test := int(decisions.of_test.sum()):
         changes.append(f"training ignores {counted(of_test, 'decision')} about test")
-    sets[0] = replace(sets[0], notes=(*sets[0].notes, *notes, ", ".join(changes)))
-    return with_sets(data, sets)
+    notes = [*data_sets[0].notes, *notes, ", ".join(changes)]
+    data_sets[0] = replace(data_sets[0], notes=tuple(notes))
+    return replace(data.with_data_sets(data_sets), decided=tuple(decided))
 
 
 def _applied(
-    data: RetrievalData,
-    data_set: RetrievalData,
-    first: Sequence[int],
-    decisions: Decisions,
-    counts: Counter[str],
-) -> RetrievalData:
-    """Apply decisions to ``data_set``, a set of the data whose query and document rows start at
-    ``first``, and count the changes.
+    mixture: Mixture, number: int, decisions: Decisions, counts: Counter[str]
+) -> tuple[RetrievalData, DecidedPairs]:
+    """Apply decisions to a data set, and count the changes. Pairs with the texts of a wrong pair of
+    another data set leave too.
     """
-    in_part = (decisions.doc_rows >= first[1]) & (
-        decisions.doc_rows < first[1] + len(data_set.corpus)
-    )
-    wrong = decisions.select(~decisions.relevant)
-    relevant = decisions.select(decisions.relevant)
-    relevant_here = decisions.select(decisions.relevant & in_part)
-    splits, excess = dict(data_set.splits), 0
-    qrels = {name: with_shifted_rows(of_split, *first) for name, of_split in splits.items()}
+    data, own = mixture.data_sets[number], decisions.of_data_set(mixture, number)
+    relevant, wrong = own.select(own.relevant), decisions.select(~decisions.relevant)
+    relevant_keys, wrong_keys = relevant.keys(data), wrong.keys(mixture.joined)
+    splits, excess = dict(data.splits), 0
     for name in {"train", "dev"} & splits.keys():  # decisions about test correct only the metrics
-        judged, others = qrels[name], [qrels[other] for other in qrels if other != name]
-        if data_set.held_out is not None:
-            others.append(with_shifted_rows(data_set.held_out, *first))
-        keys, is_relevant = text_keys(data, judged), judged.grades > 0
-        is_wrong = np.isin(keys, wrong.keys(data))
+        judged = data.splits[name]
+        others = [qrels for other, qrels in data.splits.items() if other != name]
+        if data.held_out is not None:
+            others.append(data.held_out)
+        keys = text_keys(mixture.joined, judged.shifted(*mixture.first_rows[number]))
+        is_wrong, is_relevant = np.isin(keys, wrong_keys), judged.grades > 0
+        confirmed = np.isin(text_keys(data, judged), relevant_keys)
+        missing, blocked = _missing(data, judged, others, relevant)
+        left = judged.select_judgements(~is_wrong & ~(confirmed & ~is_relevant))
+        splits[name] = _with_added(left, missing, data.lowest_grade)
+        if name == "train":
+            ranks = wrong.first_rank[np.isin(wrong_keys, keys[is_wrong & is_relevant])]
+            excess = int((ranks > 0.5).sum() - (ranks < 0.5).sum())
         counts["removed"] += int((is_wrong & is_relevant).sum())
-        confirmed = np.isin(keys, relevant.keys(data))
         counts["confirmed"] += int((confirmed & is_relevant).sum())
-        missing, blocked = _missing(data, judged, others, relevant_here)
         counts["added"] += len(missing.query_rows)
         counts["held out"] += blocked
-        left = judged.select_judgements(~is_wrong & ~(confirmed & ~is_relevant))
-        grades = np.full(len(missing.doc_rows), data_set.lowest_grade, dtype=np.int32)
-        # an added pair counts as much as the mean pair
-        weights = None if left.weights is None else np.full(len(grades), left.weights.mean())
-        added = Qrels.from_arrays(missing.query_rows, missing.doc_rows, grades, weights)
-        splits[name] = with_shifted_rows(left.union(added), -first[0], -first[1])
-        in_split = np.isin(data.query_group[wrong.query_rows], data.query_group[judged.query_rows])
-        if name == "train":
-            ranks = wrong.first_rank[np.isin(wrong.keys(data), keys[is_wrong & is_relevant])]
-            excess = int((ranks > 0.5).sum() - (ranks < 0.5).sum())
-        counts["rejected"] += int(in_split.sum())
-    return replace(
-        data_set,
-        splits=splits,
-        confirmed=_keys_in(data_set, relevant_here, first),
-        rejected=_keys_in(data_set, decisions.select(~decisions.relevant & in_part), first),
-        removed_excess=excess,
-    )
+        counts["rejected"] += int(np.isin(split_keys(wrong_keys)[0], split_keys(keys)[0]).sum())
+    rejected = own.select(~own.relevant).keys(data)
+    decided = DecidedPairs(np.unique(relevant_keys), np.unique(rejected), excess)
+    return replace(data, splits=splits), decided
+
+
+def _with_added(qrels: Qrels, missing: Decisions, grade: int) -> Qrels:
+    """Add missing pairs. Each counts as much as the mean pair."""
+    grades = np.full(len(missing.doc_rows), grade, dtype=np.int32)
+    weights = None if qrels.weights is None else np.full(len(grades), qrels.weights.mean())
+    return qrels.union(Qrels.from_arrays(missing.query_rows, missing.doc_rows, grades, weights))
 
 
 def _missing(
@@ -269,17 +271,6 @@ def _missing(
     places = np.searchsorted(groups[order], data.query_group[missing.query_rows])
     query_rows = qrels.query_rows[order[places]].astype(np.int64)
     return replace(missing, query_rows=query_rows), int(blocked.sum())
-
-
-def _keys_in(
-    data_set: RetrievalData, decisions: Decisions, first: Sequence[int]
-) -> NDArray[np.int64] | None:
-    """The keys of decided pairs of one data set; ``None`` if it has none."""
-    keys = pair_keys(
-        data_set.query_group[decisions.query_rows - first[0]],
-        data_set.document_group[decisions.doc_rows - first[1]],
-    )
-    return np.unique(keys) if len(keys) else None
 
 
 def _named(query: str, document: str) -> str:

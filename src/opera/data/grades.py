@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from opera.core.arguments import whole_number
 from opera.core.terminal import counted
-from opera.data.combined import for_each
 from opera.data.retrieval_data import RetrievalData
 
 
@@ -21,10 +19,7 @@ def with_relevant_grade(data: RetrievalData, lowest: int) -> RetrievalData:
     Raises:
         SettingError: if ``lowest`` is not a whole number of 1 or more.
     """
-    return for_each(partial(_graded, whole_number(lowest, "relevant_grade", 1)), data)
-
-
-def _graded(lowest: int, data: RetrievalData) -> RetrievalData:
+    lowest = whole_number(lowest, "relevant_grade", 1)
     grades = {name: qrels.grades for name, qrels in data.splits.items()}
     low = {name: (values > 0) & (values < lowest) for name, values in grades.items()}
     below = sum(int(values.sum()) for values in low.values())

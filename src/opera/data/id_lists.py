@@ -17,10 +17,10 @@ from opera.core.errors import DataError
 from opera.core.terminal import counted, printable, shortened, shown
 from opera.data.add_tables import add_list
 from opera.data.columns import Columns, matching_name, normal
-from opera.data.combined import data_sets, first_rows, with_sets
+from opera.data.mixture import Mixture
 from opera.data.qrels import TeacherScores
 from opera.data.relation import Relation
-from opera.data.retrieval_data import ListOptions, RetrievalData
+from opera.data.retrieval_data import ListOptions
 from opera.data.table_files import files_in, open_texts
 from opera.data.tables import Table
 from opera.data.texts import TextTable, without_extra_space
@@ -51,11 +51,11 @@ SPREADSHEET = (
 )
 
 
-def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
+def with_teacher(data: Mixture, path: Path) -> Mixture:
     """Return the data with the scores of a file, instead of scores that came with the data.
 
     Args:
-        data: the data set.
+        data: the data sets.
         path: a table with the columns ``query_id``, ``doc_id`` and ``score`` (or ``similarity``),
             or a folder of tables. Other columns are ignored, and so are scores of pairs that are
             not in the data; a note counts them.
@@ -71,16 +71,15 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
         np.array(pairs[name].to_pylist(), dtype=np.int64)
         for name in ("query_row", "doc_row", "set")
     )
-    sets = []
-    for number, (data_set, *first) in enumerate(
-        zip(data_sets(data), *first_rows(data), strict=False)
-    ):
-        here = set_numbers == number
-        rows = query_rows[here] - first[0], doc_rows[here] - first[1]
-        teacher = TeacherScores.from_arrays(*rows, scores[here]) if here.any() else None
-        sets.append(replace(data_set, teacher=teacher))
-    sets[0] = replace(sets[0], notes=(*sets[0].notes, *notes))
-    return with_sets(data, sets)
+    data_sets = []
+    for number, data_set in enumerate(data.data_sets):
+        first_query, first_document = data.first_rows[number]
+        scored = set_numbers == number
+        rows = query_rows[scored] - first_query, doc_rows[scored] - first_document
+        teacher = TeacherScores.from_arrays(*rows, scores[scored]) if scored.any() else None
+        data_sets.append(replace(data_set, teacher=teacher))
+    data_sets[0] = replace(data_sets[0], notes=(*data_sets[0].notes, *notes))
+    return data.with_data_sets(data_sets)
 
 
 class IdList(NamedTuple):
@@ -100,44 +99,46 @@ class IdList(NamedTuple):
 
 
 def match_pairs(
-    lists: Iterable[IdList], data: RetrievalData, noun: str, least: float
+    lists: Iterable[IdList], data: Mixture, noun: str, least: float
 ) -> tuple[pa.Table, list[str]]:
     """Find the pairs of lists in the data. Every door that takes lists calls this.
 
     Args:
         lists: the lists. Their columns ``query`` and ``document``, if any, must match the texts of
             the data, or their beginnings: an id that is a row number changes with the file.
-        data: the data set.
+        data: the data sets.
         noun: what a row of a list is, for messages.
         least: the least fraction of a list's pairs that must be in the data. At least one pair
             must be in the data.
 
     Returns:
-        The rows whose pairs are in the data, with the columns ``query_row``, ``doc_row`` and
-        ``set``, the number of the data set; and notes about rows that OPERA ignores.
+        The rows whose pairs are in the data, with the columns ``query_row`` and ``doc_row``, rows
+        of the joined tables, and ``set``, the number of the data set; and notes about rows that
+        OPERA ignores.
 
     Raises:
         DataError: if the texts of a list do not match the data, or too few pairs are in the data.
     """
-    tables, notes = [], list[str]()
+    tables, notes, joined = [], list[str](), data.joined
+    first_rows = np.array(data.first_rows).T
     for path, _, table, list_notes in lists:
         queries, documents = table["query_id"], table["doc_id"]
-        rows = _rows_of(queries, data.queries), _rows_of(documents, data.corpus)
+        rows = _rows_of(queries, joined.queries), _rows_of(documents, joined.corpus)
         of_query, of_document = (
             np.searchsorted(firsts, rows_of_set, side="right") - 1
-            for firsts, rows_of_set in zip(first_rows(data), rows, strict=True)
+            for firsts, rows_of_set in zip(first_rows, rows, strict=True)
         )
         known = (rows[0] >= 0) & (rows[1] >= 0) & (of_query == of_document)
-        for name, texts, of_texts in zip(TEXTS, (data.queries, data.corpus), rows, strict=True):
+        for name, texts, of_texts in zip(TEXTS, (joined.queries, joined.corpus), rows, strict=True):
             if name in table.column_names and len(known):
                 _check_texts(path, name, table[name].to_pylist(), texts, of_texts)
-        count = f"{path}: {known.sum():,} of {counted(len(known), noun)} match {data.title}"
+        count = f"{path}: {known.sum():,} of {counted(len(known), noun)} match {joined.title}"
         if len(known) and known.sum() < max(1, least * len(known)):
             row = int(np.flatnonzero(~known)[0])
             pair = f"query {shown(queries[row].as_py())}, document {shown(documents[row].as_py())}"
             advice = SPREADSHEET.format(noun)
-            if data.sets:
-                names = ", ".join(data_set.name for data_set in data.sets)
+            if not data.is_single:
+                names = ", ".join(data_set.name for data_set in data.data_sets)
                 advice = f"ids must be SET/ID, where SET is one of {names}"
             raise DataError(f"{count}; {pair} is not there; {advice}")
         notes += list_notes + [f"{count}; OPERA ignores the rest"] * (not known.all())

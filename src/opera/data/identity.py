@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
 from opera.core.terminal import log, shown
-from opera.data.combined import data_sets
 from opera.data.pairs import pair_keys, split_keys
 from opera.data.qrels import Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
@@ -106,10 +105,9 @@ def copy_notes(data: RetrievalData) -> list[str]:
 
 
 def log_copies(data: RetrievalData) -> None:
-    """Log the notes of :func:`copy_notes` on each data set."""
-    for data_set in data_sets(data):
-        for note in copy_notes(data_set):
-            log.info("note: %s: %s", data_set.name, note)
+    """Log the notes of :func:`copy_notes`."""
+    for note in copy_notes(data):
+        log.info("note: %s: %s", data.name, note)
 
 
 def merge_copies(data: RetrievalData) -> RetrievalData:

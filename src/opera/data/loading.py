@@ -15,9 +15,9 @@ from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
 from opera.core.terminal import log, shortened
 from opera.core.terminal import place as place_of
-from opera.data.combined import combine, data_sets, for_each
 from opera.data.hub_source import HubName
 from opera.data.memory import load_memory
+from opera.data.mixture import Mixture, Source
 from opera.data.names import TABLES
 from opera.data.retrieval_data import ListOptions, RetrievalData
 from opera.data.sources import STORED, ShippedSource, find_source, kind_of_files
@@ -85,6 +85,13 @@ def load_data(
     )
     if isinstance(text, RetrievalData):
         return text
+    if isinstance(text, Mixture):
+        if text.is_single:
+            return text.data_sets[0]
+        raise DataError(
+            f"{text.joined.title}: these are several data sets, but this function takes one; call "
+            "it for each data set"
+        )
     reader = find_source(text)
     check_stays_out(cache_folder(), "OPERA_CACHE", text)
     loaded = reader.load(text)
@@ -106,7 +113,7 @@ def named_source(
     skip_bad_rows: bool = False,
     name: str = "pairs",
     strict: bool = True,
-) -> str | RetrievalData:
+) -> str | RetrievalData | Mixture:
     """Check the user's data, and return one string that commands read and runs record. Load data
     that are in memory.
 
@@ -118,7 +125,7 @@ def named_source(
             pairs; for options that do not fit the data; and as :meth:`TableSource.of`.
     """
     items = source[:1] if isinstance(source, list | tuple) else ()
-    if any(isinstance(item, str | os.PathLike | RetrievalData) for item in items):
+    if any(isinstance(item, str | os.PathLike | RetrievalData | Mixture) for item in items):
         raise SettingError(
             "data: must be one data set, got a list; pass more data sets with also=[...] to train "
             "on all of them together"
@@ -133,9 +140,9 @@ def named_source(
     is_path = isinstance(source, str | os.PathLike)
     is_table = is_path and kind_of_files(expand_user(source, "data")) == "tables"
     if not strict and not (source is None or is_table):
-        in_memory = not (is_path or isinstance(source, RetrievalData))
+        in_memory = not (is_path or isinstance(source, RetrievalData | Mixture))
         encoding, skip_bad_rows = None, skip_bad_rows and in_memory
-    if isinstance(source, RetrievalData):
+    if isinstance(source, RetrievalData | Mixture):
         if columns or encoding or skip_bad_rows:
             raise SettingError("columns, encoding and skip_bad_rows: the data are already loaded")
         return source
@@ -154,14 +161,6 @@ def named_source(
             else "DATA: is missing; pass a data set, or --pairs FILE"
         )
     return str(TableSource.of(pairs, documents, queries, columns or (), encoding, skip_bad_rows))
-
-
-def with_list_options(
-    data: RetrievalData, encoding: str | None, skip_bad_rows: bool
-) -> RetrievalData:
-    """Set how to read lists of pairs, such as decisions."""
-    options = ListOptions.checked(encoding, skip_bad_rows)
-    return for_each(partial(replace, list_options=options), data)
 
 
 def additional_sources(also: Any, encoding: str | None, skip_bad_rows: bool) -> list[Any]:
@@ -191,17 +190,25 @@ def _are_paths(pairs: Any) -> bool:
     return all(isinstance(item, str | os.PathLike | None) for item in items)
 
 
-def load_all(sources: Sequence[str | Path | RetrievalData]) -> RetrievalData:
-    """Read one data set, or combine several into one.
+def load_all(
+    sources: Sequence[Source],
+    encoding: str | None = None,
+    skip_bad_rows: bool = False,
+) -> Mixture:
+    """Read one data set or several.
 
     Args:
-        sources: data sets, as for :func:`load_data`.
+        sources: data sets, as for :func:`load_data`; or a single mixture.
+        encoding: the encoding of lists of pairs, such as decisions.
+        skip_bad_rows: whether to leave out rows of such lists that break a rule.
 
     Raises:
         DataError: as :func:`load_data`; and for a repeated data set.
     """
-    sets = [load_data(source) for source in sources]
-    return sets[0] if len(sets) == 1 else combine(sets)
+    options = ListOptions.checked(encoding, skip_bad_rows)
+    if len(sources) == 1 and isinstance(sources[0], Mixture):
+        return replace(sources[0], list_options=options)
+    return replace(Mixture.of(*map(load_data, sources)), list_options=options)
 
 
 def table_source(
@@ -251,15 +258,11 @@ def without_folders(source: str) -> str:
     return with_paths(source, lambda path: Path(path).name if os.path.lexists(path) else path)
 
 
-def files_read(source: str | Path | RetrievalData) -> list[Path]:
-    """Return the files and folders of a data set, which no output may replace."""
-    sources = (
-        [data_set.source for data_set in data_sets(source)]
-        if isinstance(source, RetrievalData)
-        else [str(source)]
-    )
+def files_read(source: Source) -> list[Path]:
+    """Return the files and folders of data sets, which no output may replace."""
     paths: list[Path] = []
-    for text in sources:
+    for data_set in source.data_sets if isinstance(source, Mixture) else [source]:
+        text = data_set.source if isinstance(data_set, RetrievalData) else str(data_set)
         tables = TableSource.parse(text).files if text.startswith(TABLES) else None
         for place in tables or [expand_user(text, "data")]:
             if place.startswith("hf:"):
@@ -272,7 +275,7 @@ def files_read(source: str | Path | RetrievalData) -> list[Path]:
     return [path for path in paths if os.path.lexists(path)]
 
 
-def check_stays_out(place: Path, name: str, source: str | Path | RetrievalData) -> None:
+def check_stays_out(place: Path, name: str, source: Source) -> None:
     """Check that the output is outside the data, so that it does not become data itself.
 
     Args:

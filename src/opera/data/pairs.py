@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
+
+NO_PAIRS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,23 @@ class TrainingPairs:
             [[0], np.cumsum(self.query_offsets[np.asarray(queries) + 1] - first)]
         )
         return np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], np.diff(offsets)), offsets
+
+
+class DecidedPairs(NamedTuple):
+    """The training pairs of a data set that a person, or another judge, decided about.
+
+    Pairs are the ``pair_keys`` of the groups of their texts: int64, ascending.
+
+    Attributes:
+        confirmed: pairs that a decision calls correct.
+        rejected: pairs that a decision calls wrong.
+        removed_excess: a count of pairs that left train as wrong: those with a first rank above ½,
+            minus those below.
+    """
+
+    confirmed: NDArray[np.int64] = NO_PAIRS
+    rejected: NDArray[np.int64] = NO_PAIRS
+    removed_excess: int = 0
 
 
 def pair_keys(queries: IntArray, documents: IntArray) -> NDArray[np.int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -119,6 +119,14 @@ class Qrels:
             np.concatenate([self.doc_rows, other.doc_rows]),
             np.concatenate([self.grades, other.grades]),
             np.concatenate([self.weights_or_ones(), other.weights_or_ones()]) if weighted else None,
+        )
+
+    def shifted(self, queries: int, documents: int) -> Qrels:
+        """Return the judgements for tables in which so many other rows come first."""
+        return replace(
+            self,
+            query_rows=self.query_rows + np.int32(queries),
+            doc_rows=self.doc_rows + np.int32(documents),
         )
 
     def weights_or_ones(self) -> NDArray[np.float32]:

@@ -67,17 +67,9 @@ class RetrievalData:
         held_out: judgements that left train because their documents are held out for another split,
             or ``None``. Their documents remain positives of their queries, and never become
             negatives.
-        confirmed: pairs that a decision calls correct, as ``pair_keys`` of the groups of their
-            texts: int64; ``None`` without decisions.
-        rejected: pairs that a decision calls wrong, in the same form.
-        removed_excess: a count of pairs that left train as wrong: those with a first rank above ½,
-            minus those below.
         notes: sentences about merged, dropped and split data.
         skipped: the table rows that were left out, with file, line, reason and text, or ``None``.
         lowest_grade: the lowest relevant grade, see :func:`opera.data.grades.with_relevant_grade`.
-        list_options: how to read lists of pairs of these data.
-        sets: the data sets that this one combines, in the order of their rows; empty for a single
-            data set.
 
     Examples:
         >>> data = opera.load_data("example:faq")
@@ -93,26 +85,19 @@ class RetrievalData:
     splits: dict[str, Qrels]
     given_negatives: DocumentLists | None = None
     held_out: Qrels | None = None
-    confirmed: NDArray[np.int64] | None = None
-    rejected: NDArray[np.int64] | None = None
-    removed_excess: int = 0
     teacher: TeacherScores | None = None
     query_prompt: str | None = None
     notes: tuple[str, ...] = ()
     skipped: pa.Table | None = None
     lowest_grade: int = 1
-    list_options: ListOptions = STRICT_UTF8
-    sets: tuple[RetrievalData, ...] = ()
 
     def __repr__(self) -> str:
         return f"RetrievalData({self.title}: {counts_in_words(self.counts())})"
 
     @property
     def title(self) -> str:
-        """The title of the data in messages: the files, or the titles of all data sets."""
-        return " + ".join(source_title(part.source) for part in self.sets) or source_title(
-            self.source
-        )
+        """The title of the data in messages, such as the files."""
+        return source_title(self.source)
 
     @property
     def query_group(self) -> NDArray[np.int32]:

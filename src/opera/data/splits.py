@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from opera.core.errors import DataError
 from opera.core.rng import generator
 from opera.core.terminal import counted
-from opera.data.combined import data_sets, first_rows, for_each, with_sets
 from opera.data.identity import by_text, text_keys
+from opera.data.mixture import Mixture
 from opera.data.pairs import TrainingPairs, split_keys
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
@@ -121,18 +121,18 @@ MOSTLY_RECURRING = 0.5
 
 
 def draw_missing_splits(
-    data: RetrievalData,
+    data: Mixture,
     *,
     seed: int,
     test_fraction: float = TEST_FRACTION,
     needs_dev: bool = False,
     dev_fraction: float | None = None,
     expected_documents: ExpectedDocuments | None = None,
-) -> RetrievalData:
+) -> Mixture:
     """Split test queries off train if there is no test split, then dev queries if needed.
 
     Args:
-        data: the data set.
+        data: the data sets.
         seed: the seed of the random splits.
         test_fraction: the fraction of the train queries that go to test.
         needs_dev: whether a dev split is needed.
@@ -147,7 +147,7 @@ def draw_missing_splits(
     """
     expected = {
         data_set.name: expected_documents or assumed_documents(data_set)
-        for data_set in data_sets(data)
+        for data_set in data.data_sets
     }
 
     def add_test(data_set: RetrievalData) -> RetrievalData:
@@ -171,12 +171,12 @@ def draw_missing_splits(
         return hold_out(data_set, "dev", dev_fraction, seed, expected[data_set.name])
 
     for add_split in (add_test, add_dev) if needs_dev else (add_test,):
-        split = for_each(add_split, data)
-        data = _without_texts_of_other_sets(split, data) if data.sets else split
+        split = data.map(add_split)
+        data = split if data.is_single else _without_texts_of_other_sets(split, data)
     return data
 
 
-def _without_texts_of_other_sets(data: RetrievalData, before: RetrievalData) -> RetrievalData:
+def _without_texts_of_other_sets(data: Mixture, before: Mixture) -> Mixture:
     """Hold out the training pairs with a text that is new in a split of another data set.
 
     Such a pair has the text of a query of the split, or the text of a relevant document that is new
@@ -186,10 +186,10 @@ def _without_texts_of_other_sets(data: RetrievalData, before: RetrievalData) -> 
         data: several data sets, with added splits.
         before: the same data sets before the split.
     """
-    query_rows, document_rows = first_rows(data)
-    query_groups = np.split(data.query_group, query_rows[1:-1])
-    document_groups = np.split(data.document_group, document_rows[1:-1])
-    sets = list(zip(data.sets, before.sets, query_groups, document_groups, strict=True))
+    query_rows, document_rows = zip(*data.first_rows, strict=True)
+    query_groups = np.split(data.joined.query_group, query_rows[1:])
+    document_groups = np.split(data.joined.document_group, document_rows[1:])
+    sets = list(zip(data.data_sets, before.data_sets, query_groups, document_groups, strict=True))
     texts = []  # the queries of the added splits, and their new documents
     for data_set, old, query_group, document_group in sets:
         added = [data_set.splits[name] for name in data_set.splits.keys() - old.splits.keys()]
@@ -211,7 +211,7 @@ def _without_texts_of_other_sets(data: RetrievalData, before: RetrievalData) -> 
             data_set = data_set.hold_out_pairs(train.select_judgements(leaves))
             data_set = replace(data_set, notes=(*data_set.notes, note))
         changed.append(data_set)
-    return with_sets(data, changed)
+    return data.with_data_sets(changed)
 
 
 def assumed_documents(data: RetrievalData) -> ExpectedDocuments:
@@ -285,29 +285,23 @@ def hold_out(
     return replace(data, notes=(*data.notes, note))
 
 
-def copy_splits(data: RetrievalData, *, source: RetrievalData) -> RetrievalData:
+def copy_splits(data: RetrievalData, source: RetrievalData) -> RetrievalData:
     """Split the train queries of ``data`` as in ``source``, and copy its notes.
 
     ``source`` is an earlier version of ``data`` with more splits.
     """
-
-    def split_as(data_set: RetrievalData, source_part: RetrievalData) -> RetrievalData:
-        train, splits = data_set.split("train"), dict(data_set.splits)
-        for name, qrels in source_part.splits.items():
-            same = name in splits and np.array_equal(splits[name].query_rows, qrels.query_rows)
-            if name == "train" or not same:
-                moved = train.select_queries(np.isin(train.query_rows, qrels.query_rows))
-                if name != "train":  # a split lacks judgements of documents that are not held out
-                    moved = moved.select_judgements(qrels.contains(moved))
-                splits[name] = moved
-        if source_part.held_out is not None:
-            leaves = source_part.held_out.contains(splits["train"])
-            splits["train"] = splits["train"].select_judgements(~leaves)
-        return replace(
-            data_set, splits=splits, held_out=source_part.held_out, notes=source_part.notes
-        )
-
-    return for_each(split_as, data, source)
+    train, splits = data.split("train"), dict(data.splits)
+    for name, qrels in source.splits.items():
+        same = name in splits and np.array_equal(splits[name].query_rows, qrels.query_rows)
+        if name == "train" or not same:
+            moved = train.select_queries(np.isin(train.query_rows, qrels.query_rows))
+            if name != "train":  # a split lacks judgements of documents that are not held out
+                moved = moved.select_judgements(qrels.contains(moved))
+            splits[name] = moved
+    if source.held_out is not None:
+        leaves = source.held_out.contains(splits["train"])
+        splits["train"] = splits["train"].select_judgements(~leaves)
+    return replace(data, splits=splits, held_out=source.held_out, notes=source.notes)
 
 
 Rows = NDArray[np.int64]

@@ -29,7 +29,7 @@ from opera.core.files import (
 from opera.core.measure_names import PRIMARY
 from opera.core.paths import user_path
 from opera.core.terminal import counted, log, place, shown
-from opera.data import RetrievalData, check_stays_out, files_read, load_data
+from opera.data import Mixture, check_stays_out, files_read, load_data
 from opera.data.loading import ColumnNames, without_folders
 from opera.deployment.onnx import (
     ONNX_FILE,
@@ -178,13 +178,11 @@ def _check_free(folder: Path, overwrite: bool) -> None:
         )
 
 
-def _test_data(
-    model: Model, data: Any = None, reading: Mapping[str, Any] | None = None
-) -> RetrievalData:
+def _test_data(model: Model, data: Any = None, reading: Mapping[str, Any] | None = None) -> Mixture:
     """Load the data to measure on, by default the run's data, with the run's splits."""
     advice = "pass --data DATA, or --no-measure"
     if data is not None:
-        loaded = load_data(data, **(reading or {}))
+        loaded = Mixture.of(load_data(data, **(reading or {})))
     elif (run := run_of(model)) is not None:
         loaded = run_data(run.path, advice)
     elif isinstance(locate_model(model), str) and not is_loaded(model):
@@ -194,7 +192,7 @@ def _test_data(
             f"{shown(model_title(model))} is not a run, so OPERA does not know its data; {advice}"
         )
     prepared = with_run_splits(loaded, model)
-    prepared.judged_qrels(SPLIT)
+    prepared.joined.judged_qrels(SPLIT)
     return prepared
 
 
@@ -258,7 +256,9 @@ def _write(
     exported = Export(
         folder=folder,
         model=name,
-        data=None if reference is None else without_folders(reference.data.source),
+        data=None
+        if reference is None
+        else " + ".join(without_folders(part.source) for part in reference.data.data_sets),
         queries=0 if reference is None else len(reference.evaluation.query_ids),
         megabytes=megabytes(model_folder, "*.safetensors")
         or round(4e-6 * parameter_count(model), 2),
@@ -305,14 +305,15 @@ class Reference:
         sample: documents for measuring speed.
     """
 
-    def __init__(self, model: Model, data: RetrievalData) -> None:
+    def __init__(self, model: Model, data: Mixture) -> None:
         self.data, self.text = data, run_corpus_text(model)
-        self.prompts = with_data_prompt({}, data, model)
+        self.prompts = with_data_prompt({}, data.joined, model)
         encoder = open_encoder(model, "fp32", **self.prompts)
         self.evaluation = evaluate_encoder(encoder, data, SPLIT, [PRIMARY], self.text)
-        size = len(data.corpus)
+        corpus = data.joined.corpus
+        size = len(corpus)
         rows = np.linspace(0, size - 1, min(TIMED_DOCUMENTS, size)).astype(np.int64)
-        self.sample = data.corpus.texts(rows, self.text)
+        self.sample = corpus.texts(rows, self.text)
         self.encoder = Encoder(load_model(model, "cpu"), "fp32", use_cache=False)
 
     def figures(self, exported: SentenceTransformer) -> Figures:

@@ -15,10 +15,9 @@ from opera.config.negatives import LabelSettings
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.arrays import IntArray
-from opera.data import Qrels, RetrievalData, load_data
-from opera.data.combined import one_set
+from opera.data import Qrels, RetrievalData, load_all, load_data
 from opera.data.decisions import with_decisions
-from opera.data.loading import ColumnNames, named_source, with_list_options
+from opera.data.loading import ColumnNames, named_source
 from opera.data.names import source_title
 from opera.data.pairs import TrainingPairs
 from opera.data.retrieval_data import counts_in_words
@@ -213,8 +212,9 @@ def inspect(
     decided = LabelSettings.parse({"decisions": decisions}).decisions
     reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
     source = named_source(data, columns=columns, **reading, strict=not decided)
-    original = with_list_options(one_set(load_data(source), "inspect"), **reading)
-    loaded = with_decisions(with_grade(original, model, relevant_grade), decided or ())
+    original = load_data(source)
+    graded = load_all([with_grade(original, model, relevant_grade)], **reading)
+    loaded = with_decisions(graded, decided or ()).joined
     loaded.training_split()  # raises an error before the model is loaded
     encoder = open_encoder(model, **with_data_prompt(settings, loaded, model), similarity="cosine")
     corpus_text = run_corpus_text(model)

@@ -13,8 +13,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from opera.core.processes import from_main
-from opera.data import RetrievalData
-from opera.data.combined import data_sets
+from opera.data import Mixture
 from opera.data.splits import asks_about_known, known_fraction
 from opera.guard.dev_corpus import (
     DEPTH,
@@ -108,7 +107,7 @@ class Guard:
         with session.phase("evaluate_dev", "measuring the base model on dev"):
             encoder, data = prepared.model.base_as_saved, prepared.data.with_splits
             result = evaluate_dev(encoder, data, prepared.settings)
-            all_ranked = prepared.is_static or len(data.corpus) <= GUARD_DOCUMENTS
+            all_ranked = prepared.is_static or len(data.joined.corpus) <= GUARD_DOCUMENTS
             self._best = [] if all_ranked else best_documents(encoder, data, prepared.settings)
         log_mean("dev", prepared.settings.metric_for_best_model, self._values(result))
         self.results: dict[float, Evaluation] = {0.0: result}
@@ -122,7 +121,7 @@ class Guard:
             "choose_mixing_weight", "measuring mixtures of base and fine-tuned weights on dev"
         ):
             dev = self._dev_corpus(fine_tuned)
-            documents = len(dev.corpus) if self._best else None
+            documents = len(dev.joined.corpus) if self._best else None
             for mixing_weight in mixing_weights_to_try(prepared.is_static)[1:]:
                 self.measured(fine_tuned, mixing_weight)
             fine_tuned.put_into(prepared.model.trained)
@@ -175,7 +174,7 @@ class Guard:
             )
         )
 
-    def _dev_corpus(self, fine_tuned: Weights) -> RetrievalData:
+    def _dev_corpus(self, fine_tuned: Weights) -> Mixture:
         """Return the documents to rank for dev queries.
 
         A reduced corpus holds the best documents of the base and the fine-tuned model, and random
@@ -189,7 +188,7 @@ class Guard:
             rankings = [self._best, best_of_tuned]
             if self.session.keywords is not None:
                 rank = partial(self.session.keywords.rank, split="dev", depth=DEPTH)
-                rankings.append([rank(part).doc_rows.astype(np.int64) for part in data_sets(data)])
+                rankings.append([rank(part).doc_rows.astype(np.int64) for part in data.data_sets])
             best = [np.concatenate(rows) for rows in zip(*rankings, strict=True)]
             self._dev = dev_corpus(data, best, settings)
             self.base.put_into(model)
@@ -230,7 +229,8 @@ def decide(
     )
     parts = {name: kind.rows for name, kind in kinds_by_name.items()}
     if len(parts) == 1:
-        parts = rows_of_sets(prepared.data.with_splits)
+        sets = prepared.data.with_splits
+        parts = {} if sets.is_single else rows_of_sets(sets)
     columns = {"base": 0.0, "fine_tuned": 1.0, "final": mixing_weight}
     return GuardRecord(
         mixing_weight=mixing_weight,
@@ -241,7 +241,7 @@ def decide(
         dev_given=not prepared.data.dev_drawn,
         dev_queries=len(unbiased),
         dev_documents=documents,
-        dev_seen=known_fraction(prepared.data.with_splits, "dev"),
+        dev_seen=known_fraction(prepared.data.with_splits.joined, "dev"),
         test_seen=kinds_by_name["like test"].seen if "like test" in kinds_by_name else None,
         curve=[
             CurvePoint(mixing_weight=tried, mean=float(values.mean()))
@@ -266,7 +266,7 @@ def _query_kinds(prepared: Prepared) -> dict[str, QueryKind]:
 
     ``like-test`` reads one number of the test split: its fraction of known documents.
     """
-    data, expected_documents = prepared.data.with_splits, prepared.data.expected_documents
+    data, expected_documents = prepared.data.with_splits.joined, prepared.data.expected_documents
     dev = data.judged_qrels("dev")
     all_rows = np.ones(dev.n_queries, dtype=bool)
     if expected_documents == "known":
@@ -276,4 +276,6 @@ def _query_kinds(prepared: Prepared) -> dict[str, QueryKind]:
     if expected_documents == "both":
         known = asks_about_known(data, dev, data.training_split())
         return {"same documents": QueryKind(known, 1.0), "new documents": QueryKind(~known, 0.0)}
-    return {"like test": QueryKind(all_rows, known_fraction(prepared.data.before_dev, "test"))}
+    return {
+        "like test": QueryKind(all_rows, known_fraction(prepared.data.before_dev.joined, "test"))
+    }

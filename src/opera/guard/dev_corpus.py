@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.rng import generator
-from opera.data import Qrels, RetrievalData
-from opera.data.combined import combine, data_sets
+from opera.data import Mixture, Qrels, RetrievalData
 from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder
 from opera.retrieval.search import search_corpus
@@ -25,7 +24,7 @@ DEPTH = 20
 
 
 def best_documents(
-    encoder: Encoder, data: RetrievalData, settings: TrainSettings
+    encoder: Encoder, data: Mixture, settings: TrainSettings
 ) -> list[NDArray[np.int64]]:
     """Encode the corpus, and return the rows of each dev query's :data:`DEPTH` best documents.
 
@@ -35,26 +34,26 @@ def best_documents(
         search_corpus(
             encoder, data_set, data_set.judged_qrels("dev").query_rows, DEPTH, settings.corpus_text
         ).doc_rows.astype(np.int64)
-        for data_set in data_sets(data)
+        for data_set in data.data_sets
     ]
 
 
 def dev_corpus(
-    data: RetrievalData, best: Sequence[NDArray[np.int64]], settings: TrainSettings
-) -> RetrievalData:
+    data: Mixture, best: Sequence[NDArray[np.int64]], settings: TrainSettings
+) -> Mixture:
     """Reduce the corpus to :data:`GUARD_DOCUMENTS`, divided among data sets by their size.
 
     Args:
-        data: the data set.
+        data: the data sets.
         best: for each data set, an array ``[rankings, k]`` of document rows to include, best first;
             -1 for none.
         settings: the run's.
     """
     parts = []
-    for data_set, rows in zip(data_sets(data), best, strict=True):
-        limit = max(1, GUARD_DOCUMENTS * len(data_set.corpus) // len(data.corpus))
+    for data_set, rows in zip(data.data_sets, best, strict=True):
+        limit = max(1, GUARD_DOCUMENTS * len(data_set.corpus) // len(data.joined.corpus))
         parts.append(reduced_corpus(data_set, rows, limit, settings))
-    return combine(parts) if data.sets else parts[0]
+    return Mixture.of(*parts)
 
 
 def reduced_corpus(
@@ -94,7 +93,7 @@ def reduced_corpus(
     )
 
 
-def evaluate_dev(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -> Evaluation:
+def evaluate_dev(encoder: Encoder, data: Mixture, settings: TrainSettings) -> Evaluation:
     """Measure a model on dev."""
     measure = settings.metric_for_best_model
     return evaluate_encoder(encoder, data, "dev", [measure], settings.corpus_text)

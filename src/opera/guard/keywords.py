@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.intervals import DIFFERENCE, mean_interval
-from opera.data import RetrievalData
-from opera.data.combined import data_sets
+from opera.data import Mixture
 from opera.guard.rule import Anchors, QueryKind, choose_mixing_weight, cross_fitted
 from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.hybrid import fusion_of
@@ -22,7 +21,7 @@ KEYWORD_WEIGHTS = tuple(n / 10 for n in range(11))
 
 
 def choose_keyword_weights(
-    data: RetrievalData,
+    data: Mixture,
     model: Evaluation,
     words: Evaluation,
     kinds: Sequence[QueryKind],
@@ -43,8 +42,8 @@ def choose_keyword_weights(
     """
     parsed, weights = parse_measures(measure), dict[str, float]()
     alone, hybrid = model.per_query[measure], model.per_query[measure].copy()
-    parts = rows_of_sets(data) or {data.name: np.ones(len(alone), dtype=bool)}
-    for data_set in data_sets(data, "dev"):
+    parts = rows_of_sets(data)
+    for data_set in data.with_relevant("dev"):
         rows, qrels = parts[data_set.name], data_set.judged_qrels("dev")
         fusion = fusion_of(data_set, model, words)
         values = {
@@ -69,9 +68,9 @@ def choose_keyword_weights(
     )
 
 
-def rows_of_sets(data: RetrievalData) -> dict[str, NDArray[np.bool_]]:
-    """Mark the dev queries of each data set, by its name; empty for a single data set."""
-    sets = data_sets(data, "dev") if data.sets else []
+def rows_of_sets(data: Mixture) -> dict[str, NDArray[np.bool_]]:
+    """Mark the dev queries of each data set, by its name."""
+    sets = data.with_relevant("dev")
     counts = [data_set.judged_qrels("dev").n_queries for data_set in sets]
     set_of_query = np.repeat(np.arange(len(sets)), counts)
     return {data_set.name: set_of_query == number for number, data_set in enumerate(sets)}

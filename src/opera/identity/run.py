@@ -22,8 +22,7 @@ from opera.config.training import FILES, TrainSettings
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.files import write_arrays
 from opera.core.terminal import place, shortened, shown
-from opera.data import RetrievalData
-from opera.data.combined import data_sets
+from opera.data import Mixture
 from opera.data.splits import ExpectedDocuments
 from opera.data.texts import CorpusText
 from opera.run_folder.cutoffs import CutoffRecord
@@ -33,21 +32,21 @@ from opera.run_folder.record import RunRecord
 
 
 def run_identity(
-    recipe: Recipe, data: RetrievalData, model_fingerprint: str, processes: int = 1
+    recipe: Recipe, data: Mixture, model_fingerprint: str, processes: int = 1
 ) -> dict[str, Any]:
     """Return the facts that must be equal to resume a run, or to reuse a finished one.
 
     Args:
         recipe: the user's settings.
-        data: the data with all splits, decisions and teacher scores.
+        data: the data sets with all splits, decisions and teacher scores.
         model_fingerprint: the base model's, with its prompts and lengths, or that of its vectors.
         processes: the number of processes that train together.
     """
-    settings, teacher = recipe.train, data.teacher
+    settings, teacher = recipe.train, data.joined.teacher
     identity = {
         **recipe.identity(),
         "processes": processes,
-        "data_fingerprint": data.fingerprint,
+        "data_fingerprint": data.joined.fingerprint,
         "model_fingerprint": model_fingerprint,
     }
     if settings.decisions:
@@ -57,12 +56,11 @@ def run_identity(
     return identity
 
 
-def _decided_pairs(data: RetrievalData) -> int:
+def _decided_pairs(data: Mixture) -> int:
     """A checksum of the training pairs and of the decisions about them."""
-    number = data.training_split().pairs().fingerprint
-    for data_set in data_sets(data):
-        if data_set.confirmed is not None:
-            number = zlib.crc32(data_set.confirmed.tobytes(), number)
+    number = data.joined.training_split().pairs().fingerprint
+    for decided in data.decided:
+        number = zlib.crc32(decided.confirmed.tobytes(), number)
     return number
 
 

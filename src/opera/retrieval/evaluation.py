@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from opera.core.intervals import in_points
 from opera.core.measure_names import DEFAULT_MEASURES
-from opera.data import RetrievalData
-from opera.data.combined import data_sets, first_rows
+from opera.data import Mixture, RetrievalData
 from opera.data.identity import documents_that_are_queries
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, pair_similarities
@@ -71,7 +70,7 @@ class Evaluation:
 
 def evaluate_encoder(
     encoder: Encoder,
-    data: RetrievalData,
+    data: Mixture,
     split: str,
     measures: Sequence[str | Measure] = DEFAULT_MEASURES,
     corpus_text: CorpusText = "title_text",
@@ -94,17 +93,17 @@ def evaluate_encoder(
 
 
 def evaluate_sets(
-    data: RetrievalData, split: str, evaluate_set: Callable[[RetrievalData], Evaluation]
+    data: Mixture, split: str, evaluate_set: Callable[[RetrievalData], Evaluation]
 ) -> Evaluation:
     """Evaluate each data set, and join the results.
 
     Raises:
         DataError: if the split is missing or has no relevant document.
     """
-    data.judged_qrels(split)
-    if not data.sets:
-        return evaluate_set(data)
-    results = {data_set.name: evaluate_set(data_set) for data_set in data_sets(data, split)}
+    data.joined.judged_qrels(split)
+    if data.is_single:
+        return evaluate_set(data.joined)
+    results = {data_set.name: evaluate_set(data_set) for data_set in data.with_relevant(split)}
     return _joined(data, split, results)
 
 
@@ -156,9 +155,10 @@ def _ids_of(data: RetrievalData, doc_rows: NDArray[np.int32]) -> list[list[str]]
     return [list(islice(ids, count)) for count in (doc_rows >= 0).sum(axis=1).tolist()]
 
 
-def _joined(data: RetrievalData, split: str, sets: dict[str, Evaluation]) -> Evaluation:
+def _joined(data: Mixture, split: str, sets: dict[str, Evaluation]) -> Evaluation:
     """Join the results of several data sets, with the depth of the shortest ranking."""
-    first = dict(zip([data_set.name for data_set in data.sets], first_rows(data)[1], strict=False))
+    parts = zip(data.data_sets, data.first_rows, strict=True)
+    first = {data_set.name: document for data_set, (_, document) in parts}
     rankings = {name: result.ranking for name, result in sets.items()}
     depth = min(ranking.doc_rows.shape[1] for ranking in rankings.values())
     doc_rows = {name: ranking.doc_rows[:, :depth] for name, ranking in rankings.items()}
@@ -203,17 +203,20 @@ def relevant_columns(data: RetrievalData, split: str) -> dict[str, list[list[Any
 
 
 def query_difficulty(
-    encoder: Encoder, data: RetrievalData, split: str, corpus_text: CorpusText = "title_text"
+    encoder: Encoder, data: Mixture, split: str, corpus_text: CorpusText = "title_text"
 ) -> NDArray[np.float32]:
     """Mean cosine of each judged query to its relevant documents: float32 ``[n]``.
 
     Lower is harder; the paper groups queries by this value (Appendix D.6).
     """
-    if data.sets:
-        sets = data_sets(data, split)
-        return np.concatenate(
-            [query_difficulty(encoder, data_set, split, corpus_text) for data_set in sets]
-        )
+    return np.concatenate(
+        [_difficulty(encoder, part, split, corpus_text) for part in data.with_relevant(split)]
+    )
+
+
+def _difficulty(
+    encoder: Encoder, data: RetrievalData, split: str, corpus_text: CorpusText
+) -> NDArray[np.float32]:
     relevant = data.judged_qrels(split).relevant()
     pairs = relevant.pairs()
     query_embeddings = encoder.encode_queries(data, relevant.query_rows)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opera.core.terminal import log
-from opera.data import RetrievalData
-from opera.data.combined import data_sets
+from opera.data import Mixture, RetrievalData
 from opera.data.identity import documents_that_are_queries
 from opera.data.texts import CorpusText
 from opera.retrieval.evaluation import Evaluation, evaluate_ranking, evaluate_sets
@@ -32,31 +31,30 @@ class KeywordSearch:
     indexes: Mapping[str, KeywordIndex]
 
     @classmethod
-    def of(
-        cls, data: RetrievalData, corpus_text: CorpusText, bm25: bool | None
-    ) -> KeywordSearch | None:
+    def of(cls, data: Mixture, corpus_text: CorpusText, bm25: bool | None) -> KeywordSearch | None:
         """Index the words of the data; ``None`` without ``bm25``, or if that is impossible.
 
         By default (``bm25=None``), a corpus may have :data:`MOST_DOCUMENTS` documents.
         """
         if bm25 is False:
             return None
-        if bm25 is None and len(data.corpus) > MOST_DOCUMENTS:
+        if bm25 is None and len(data.joined.corpus) > MOST_DOCUMENTS:
             log.info("note: more than %s documents: --bm25 adds BM25", f"{MOST_DOCUMENTS:,}")
             return None
-        for data_set in data_sets(data):
+        for data_set in data.data_sets:
             if (reason := reason_against(data_set.corpus, corpus_text)) is not None:
-                log.info("note: no keyword search in %s: %s %s", data.title, data_set.title, reason)
+                titles = data.joined.title, data_set.title
+                log.info("note: no keyword search in %s: %s %s", *titles, reason)
                 return None
         return cls.build(data, corpus_text)
 
     @classmethod
-    def build(cls, data: RetrievalData, corpus_text: CorpusText) -> KeywordSearch:
+    def build(cls, data: Mixture, corpus_text: CorpusText) -> KeywordSearch:
         """Index the words of the data, which must have words."""
         return cls(
             {
                 part.fingerprint: KeywordIndex.build(part.corpus, corpus_text)
-                for part in data_sets(data)
+                for part in data.data_sets
             }
         )
 
@@ -73,9 +71,7 @@ class KeywordSearch:
         query_documents = documents_that_are_queries(data_set, qrels)
         return without_query_documents(ranking, query_documents, depth)
 
-    def evaluate(
-        self, data: RetrievalData, split: str, measures: Sequence[str | Measure]
-    ) -> Evaluation:
+    def evaluate(self, data: Mixture, split: str, measures: Sequence[str | Measure]) -> Evaluation:
         """Measure keyword search on a split, as :func:`evaluate_encoder` measures a model."""
         parsed = parse_measures(measures)
 
@@ -93,7 +89,7 @@ def fusion_of(data_set: RetrievalData, model: Evaluation, keywords: Evaluation) 
 
 
 def evaluate_hybrid(
-    data: RetrievalData,
+    data: Mixture,
     split: str,
     model: Evaluation,
     keywords: Evaluation,

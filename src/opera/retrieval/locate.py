@@ -14,7 +14,7 @@ from opera.core.errors import DataError, InputError, ModelError, SettingError
 from opera.core.extras import missing
 from opera.core.paths import absolute_path, expand_user
 from opera.core.terminal import log
-from opera.data import RetrievalData, files_read, load_all
+from opera.data import Mixture, RetrievalData, Source, files_read, load_all
 from opera.data.grades import with_relevant_grade
 from opera.data.loading import load_stored, with_paths
 from opera.data.names import MEMORY
@@ -111,8 +111,8 @@ def locate_model(spec: Model) -> Path | str:
     return folder
 
 
-def inputs_of(data: str | Path | RetrievalData, *models: Model | None) -> list[Path]:
-    """Return the files of a data set and the folders of models, which outputs must not replace.
+def inputs_of(data: Source, *models: Model | None) -> list[Path]:
+    """Return the files of data sets and the folders of models, which outputs must not replace.
 
     Raises:
         ModelError, MissingExtraError: as for :func:`locate_model`.
@@ -134,7 +134,7 @@ def minilm_folder() -> Path:
     return Path(package.get_model_path())
 
 
-def run_data(run: str | Path, advice: str) -> RetrievalData:
+def run_data(run: str | Path, advice: str) -> Mixture:
     """Load the data that a run trained on; a note reports changes since then.
 
     Args:
@@ -156,7 +156,7 @@ def run_data(run: str | Path, advice: str) -> RetrievalData:
         loaded = load_all([load_stored(source) for source in sources])
     except InputError as error:
         raise type(error)(f"{error}; the run trained on it; {advice}") from None
-    if loaded.fingerprint != record.data.fingerprint:
+    if loaded.joined.fingerprint != record.data.fingerprint:
         log.info(
             "note: %s has changed since the run was trained on it; splits that the run drew may "
             "differ",
@@ -166,8 +166,8 @@ def run_data(run: str | Path, advice: str) -> RetrievalData:
 
 
 def data_and_model(
-    data: str | Path | RetrievalData, model: Model | None
-) -> tuple[str | Path | RetrievalData, str | SentenceTransformer, str | SentenceTransformer]:
+    data: Source, model: Model | None
+) -> tuple[Source, str | SentenceTransformer, str | SentenceTransformer]:
     """Return data, a model, and the run whose splits and grades apply, or the model again.
 
     Data and model may be runs; without a model, ``data`` must be one. If ``data`` is a run, its
@@ -229,7 +229,7 @@ def with_grade(data: RetrievalData, model: Model | None, grade: int | None) -> R
     return with_relevant_grade(data, default if grade is None else grade)
 
 
-def with_run_splits(data: RetrievalData, model: Model) -> RetrievalData:
+def with_run_splits(data: Mixture, model: Model) -> Mixture:
     """Apply the relevant grade and splits of a run on these data; other models change nothing.
 
     If the files have changed since the run, only its relevant grade applies.
@@ -237,22 +237,24 @@ def with_run_splits(data: RetrievalData, model: Model) -> RetrievalData:
     Raises:
         DataError: if the run split several data sets together, and they are not known.
     """
-    origin, run = origin_on(data, model), run_of(model)
+    joined, run = data.joined, run_of(model)
+    origin = origin_on(joined, model)
     if origin is None:
         return data
-    graded = with_relevant_grade(data, origin.relevant_grade)
-    if data.fingerprint not in origin.data:
+    graded = data.map(with_relevant_grade, lowest=origin.relevant_grade)
+    if joined.fingerprint not in origin.data:
         return graded
-    missing, together = {"dev", "test"} - data.splits.keys(), graded
-    if missing and len(origin.data) > 1 and not data.sets:
+    missing, together = {"dev", "test"} - joined.splits.keys(), graded
+    if missing and len(origin.data) > 1 and data.is_single:
         advice = "pass data with dev and test splits"
         if run is None:
             raise DataError(
-                f"{data.title}: the run that made {model} split it together with other data; "
+                f"{joined.title}: the run that made {model} split it together with other data; "
                 f"pass the run itself, or {advice}"
             )
         # the splits of a data set depend on the other data sets
-        together = with_relevant_grade(run_data(run.path, advice), origin.relevant_grade)
+        together = run_data(run.path, advice)
+        together = together.map(with_relevant_grade, lowest=origin.relevant_grade)
     drawn = draw_missing_splits(
         together,
         seed=origin.seed,
@@ -266,7 +268,7 @@ def with_run_splits(data: RetrievalData, model: Model) -> RetrievalData:
         )
     if together is graded:
         return drawn
-    return next(part for part in drawn.sets if part.fingerprint == data.fingerprint)
+    return Mixture.of(*(part for part in drawn.data_sets if part.fingerprint == joined.fingerprint))
 
 
 def trained_queries(data: RetrievalData, model: Model, query_ids: Sequence[str]) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,7 @@ from opera.core.arguments import MOST, number, text, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError
 from opera.core.processes import everywhere, process_range
-from opera.data import RetrievalData, TextTable, load_data
-from opera.data.combined import one_set
+from opera.data import RetrievalData, Source, TextTable, load_data
 from opera.data.loading import ColumnNames, named_source
 from opera.data.rules import check_string
 from opera.data.texts import CorpusText
@@ -193,7 +191,7 @@ class CorpusSearch:
 
     def __init__(
         self,
-        data: str | Path | RetrievalData,
+        data: Source,
         model: Model | None = None,
         cutoff: float | None = None,
         min_precision: float | None = None,
@@ -210,7 +208,7 @@ class CorpusSearch:
         source, model, _ = data_and_model(data, model)
         if min_precision is not None:
             self.cutoff = run_cutoff(model, number(min_precision, "min_precision", 0, 1))
-        self.data = one_set(load_data(source), "search")
+        self.data = load_data(source)
         self._encoder = open_encoder(model, **with_data_prompt(settings or {}, self.data, model))
         self._documents = self._encoder.encode_corpus(self.data, run_corpus_text(model))
         self.keyword_weight = None

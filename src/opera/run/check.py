@@ -13,8 +13,8 @@ from opera.config.training import reads_lists
 from opera.core.arguments import flag
 from opera.core.errors import SettingError
 from opera.core.paths import user_path, without_parents
-from opera.data import RetrievalData, check_stays_out, load_all
-from opera.data.loading import additional_sources, named_source, with_list_options
+from opera.data import Mixture, check_stays_out, load_all
+from opera.data.loading import additional_sources, named_source
 from opera.retrieval.locate import Model, checked_model, inputs_of
 from opera.run_folder.housekeeping import (
     check_out_folder,
@@ -31,7 +31,7 @@ class Checked:
     """The checked arguments of a run, and its data.
 
     Attributes:
-        data: the loaded data; several data sets are combined.
+        data: the loaded data sets.
         model: the model for :func:`opera.retrieval.models.load_model`.
         folder: the run folder to write.
         target: the folder to train in, which is another one if the run replaces the folder's run.
@@ -41,7 +41,7 @@ class Checked:
         started: ``time.perf_counter()`` at the start.
     """
 
-    data: RetrievalData
+    data: Mixture
     model: str | SentenceTransformer
     folder: Path
     target: Path
@@ -87,6 +87,6 @@ def check(
         models = [] if train.query_vectors is not None else [model, train.reranker]
         inputs = [path for source in sources for path in inputs_of(source, *models)]
         check_reads_survive(folder, [*reads, *inputs])
-    loaded = with_list_options(load_all(sources), *how)
+    loaded = load_all(sources, *how)
     target = folder_to_write(folder, resume, overwrite)
     return Checked(loaded, model, folder, target, recipe, resume, overwrite, started)

@@ -95,7 +95,11 @@ def _encoding_seconds(prepared: Prepared, steps: int) -> float:
     The run encodes the corpus for both models on test, and for each evaluation on dev. The guard
     encodes a part of a large corpus for each λ that it tries. An adapter needs every text once.
     """
-    settings, model, corpus = prepared.settings, prepared.model, prepared.data.with_splits.corpus
+    settings, model, corpus = (
+        prepared.settings,
+        prepared.model,
+        prepared.data.with_splits.joined.corpus,
+    )
     if settings.query_vectors is not None:
         return 0.0
     passes = 1.0

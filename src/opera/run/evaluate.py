@@ -13,8 +13,7 @@ from opera.core.arguments import text
 from opera.core.errors import DataError, SettingError
 from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY
 from opera.core.terminal import counted, log
-from opera.data import RetrievalData, load_data
-from opera.data.combined import data_sets
+from opera.data import Mixture, load_all
 from opera.data.grades import with_relevant_grade
 from opera.data.identity import log_copies
 from opera.data.loading import ColumnNames, named_source
@@ -112,16 +111,19 @@ def evaluate(
         raise SettingError("--hybrid --no-bm25: hybrid search needs BM25; remove one of the two")
     named = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
     source, model, run = data_and_model(named, model)
-    original = load_data(source)
+    original = load_all([source])
     prepared = with_run_splits(original, run)
     if relevant_grade is not None:  # keep the run's splits, but use the original grades
-        prepared = with_relevant_grade(copy_splits(original, source=prepared), relevant_grade)
-    if split not in prepared.splits and prepared.splits:
-        options = " or ".join(f"--split {name}" for name in prepared.splits)
-        raise DataError(f"{prepared.title}: has no split '{split}'; pass {options}")
-    prepared.judged_qrels(split)
-    log_copies(prepared)
-    encoder = open_encoder(model, **with_data_prompt(settings, prepared, model))
+        prepared = original.map(copy_splits, prepared)
+        prepared = prepared.map(with_relevant_grade, lowest=relevant_grade)
+    joined = prepared.joined
+    if split not in joined.splits and joined.splits:
+        options = " or ".join(f"--split {name}" for name in joined.splits)
+        raise DataError(f"{joined.title}: has no split '{split}'; pass {options}")
+    joined.judged_qrels(split)
+    for data_set in prepared.data_sets:
+        log_copies(data_set)
+    encoder = open_encoder(model, **with_data_prompt(settings, joined, model))
     corpus_text = run_corpus_text(run)
     result = evaluate_encoder(encoder, prepared, split, parsed, corpus_text)
     keywords = KeywordSearch.of(prepared, corpus_text, hybrid or bm25)
@@ -135,14 +137,14 @@ def evaluate(
                 split,
             )
         if keywords is None or result.bm25 is None:
-            raise DataError(f"--hybrid: {prepared.title} has no words to search")
+            raise DataError(f"--hybrid: {joined.title} has no words to search")
         weights = keyword_weights(prepared, model, encoder, keywords, corpus_text)
         result = replace(
             result,
             hybrid=evaluate_hybrid(prepared, split, result, result.bm25, weights, parsed),
             keyword_weights=weights,
         )
-    if known := trained_queries(original, model, result.query_ids):
+    if known := trained_queries(joined, model, result.query_ids):
         queries = f"{known:,} of these {counted(len(result.query_ids), f'{split} query')}"
         name = model_title(model)
         log.warning("warning: %s was trained on %s, so its scores are too high", name, queries)
@@ -150,7 +152,7 @@ def evaluate(
 
 
 def keyword_weights(
-    data: RetrievalData,
+    data: Mixture,
     model: Model,
     encoder: Encoder,
     keywords: KeywordSearch,
@@ -165,20 +167,21 @@ def keyword_weights(
         SettingError: if the model was trained on the data without keyword search.
         DataError: if the data have neither a dev split nor a train split.
     """
-    weights = {part.name: run_keyword_weight(model, part) for part in data_sets(data)}
+    weights = {part.name: run_keyword_weight(model, part) for part in data.data_sets}
     chosen = {name: weight for name, weight in weights.items() if weight is not None}
     if len(chosen) == len(weights):
         return chosen
-    if any(origin_on(part, model) is not None for part in data_sets(data)):
+    if any(origin_on(part, model) is not None for part in data.data_sets):
         raise SettingError(
             f"--hybrid: {model_title(model)} was trained on these data without a weight of keyword "
             "search, and dev cannot choose one any more; train it again with bm25=true"
         )
-    if not {"dev", "train"} & data.splits.keys():
+    joined = data.joined
+    if not {"dev", "train"} & joined.splits.keys():
         raise DataError(
-            f"--hybrid: {data.title} has neither a dev nor a train split to choose the weight on"
+            f"--hybrid: {joined.title} has neither a dev nor a train split to choose the weight on"
         )
-    with_dev = data if "dev" in data.splits else draw_missing_splits(data, seed=0, needs_dev=True)
+    with_dev = data if "dev" in joined.splits else draw_missing_splits(data, seed=0, needs_dev=True)
     model_on_dev = evaluate_encoder(encoder, with_dev, "dev", [PRIMARY], corpus_text)
     words = keywords.evaluate(with_dev, "dev", [PRIMARY])
     queries = len(model_on_dev.query_ids)

@@ -46,9 +46,8 @@ def missing_candidates(
         ranking = search_corpus(encoder, one_set.data, rows[queries], 1, settings.corpus_text)
         known, best = KnownPositives.of(one_set.data, rows, one_set.pairs), ranking.doc_rows[:, 0]
         is_missing = _without_label(one_set.data, "train", known, queries, rows[queries], best)
-        if one_set.data.rejected is not None:
-            groups = one_set.data.query_group[rows[queries]], one_set.data.document_group[best]
-            is_missing &= ~np.isin(pair_keys(*groups), one_set.data.rejected)
+        groups = one_set.data.query_group[rows[queries]], one_set.data.document_group[best]
+        is_missing &= ~np.isin(pair_keys(*groups), one_set.decided.rejected)
         for position in np.flatnonzero(is_missing):
             query = one_set.first_query + int(queries[position])
             score = float(ranking.scores[position, 0])

@@ -19,7 +19,6 @@ from opera.core.locks import sole_use
 from opera.core.measure_names import PRIMARY, column
 from opera.core.processes import everywhere
 from opera.core.terminal import counted, log
-from opera.data.combined import data_sets
 from opera.guard.choice import Guard, Weights, mixed_weights
 from opera.guard.rule import guarded_measure
 from opera.identity.run import Origin, refuse_other_run
@@ -123,7 +122,7 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
                 log.info("note: %s stays as it is until %s is finished", folder, checked.target)
             session.add_seconds("load", time.perf_counter() - checked.started)
             session.update()
-            session.run.write_skipped([data_set.skipped for data_set in data_sets(checked.data)])
+            session.run.write_skipped([data_set.skipped for data_set in checked.data.data_sets])
             yield
         except KeyboardInterrupt:  # record the seconds of this session
             with suppress(OSError, OperaError):
@@ -149,7 +148,7 @@ def first_training(session: Session) -> Fit | None:
         return None
     data, title = prepared.data.with_splits, "training"
     if prepared.data.dev_drawn:
-        title = f"training without the {counted(data.split('dev').n_queries, 'dev query')}"
+        title = f"training without the {counted(data.joined.split('dev').n_queries, 'dev query')}"
     if prepared.refits:
         return fit(session, data, run.nested(TRIAL_FOLDER), "trial", title)
     return fit(session, data, run, "train", title)
@@ -237,7 +236,7 @@ def _measure_base(session: Session) -> tuple[Evaluation, dict[str, Any]]:
         base = _on_test(prepared.model.base_as_saved, prepared)
         columns = {
             "query_id": base.query_ids,
-            **relevant_columns(data, "test"),
+            **relevant_columns(data.joined, "test"),
             "similarity": query_difficulty(
                 prepared.model.base_as_saved, data, "test", prepared.settings.corpus_text
             ),

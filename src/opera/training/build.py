@@ -13,10 +13,9 @@ from opera.config.recipe import Recipe
 from opera.core.arrays import BoolArray, FloatArray
 from opera.core.settings import resolved
 from opera.core.terminal import log
-from opera.data import RetrievalData
-from opera.data.combined import data_sets, first_rows
+from opera.data import Mixture, RetrievalData
 from opera.data.identity import text_keys
-from opera.data.pairs import TrainingPairs
+from opera.data.pairs import DecidedPairs, TrainingPairs
 from opera.data.qrels import DocumentLists, Qrels
 from opera.methods import Method, PairScores
 from opera.training.documents import DocumentPool, KnownPositives
@@ -41,6 +40,7 @@ class SetTrainingPairs:
         data: its texts and negatives.
         train: its training pairs, with weights.
         pairs: the same pairs, with queries numbered from 0.
+        decided: the decisions about these pairs.
         first_query: the number of its first training query in the run.
         first_document: the row of its first document in the run.
     """
@@ -48,14 +48,14 @@ class SetTrainingPairs:
     data: RetrievalData
     train: Qrels
     pairs: TrainingPairs
+    decided: DecidedPairs
     first_query: int
     first_document: int
 
     @property
     def confirmed(self) -> BoolArray:
         """Whether a decision calls each pair correct: bool ``[N of the set]``."""
-        confirmed = () if self.data.confirmed is None else self.data.confirmed
-        return np.asarray(np.isin(text_keys(self.data, self.train), confirmed))
+        return np.asarray(np.isin(text_keys(self.data, self.train), self.decided.confirmed))
 
     def known_of_set(self, known: KnownPositives) -> KnownPositives:
         """Return the known positives of this set, with its training queries and corpus rows."""
@@ -91,8 +91,8 @@ class TrainingSet:
     """The training set of a run: n queries with N positive pairs.
 
     Attributes:
-        data: the data set, for the texts.
-        sets: the data sets that it combines, or only itself. Their pairs follow each other.
+        mixture: the data sets, with the splits of this training.
+        sets: the training pairs of each data set. They follow each other.
         quotas: the mix of several data sets; ``None`` for a single data set.
         train: the training judgements, with grades and weights ``[N]``.
         pairs: the training pairs.
@@ -102,7 +102,7 @@ class TrainingSet:
         negatives: the negatives.
     """
 
-    data: RetrievalData
+    mixture: Mixture
     sets: tuple[SetTrainingPairs, ...]
     quotas: Quotas | None
     train: Qrels
@@ -110,6 +110,11 @@ class TrainingSet:
     scores: tuple[PairScores, ...]
     similarity: NDArray[np.float32] | None
     negatives: NegativeSources
+
+    @property
+    def data(self) -> RetrievalData:
+        """The joined data sets, for the texts."""
+        return self.mixture.joined
 
     @property
     def first_pairs(self) -> NDArray[np.int64]:
@@ -121,7 +126,7 @@ class TrainingSet:
         """One number per pair, equal for pairs with the same texts, int64 ``[N]``; ``None`` if no
         pair has a copy. A single data set has none, because it merges them.
         """
-        if not self.data.sets:
+        if self.mixture.is_single:
             return None
         texts, number = np.unique(text_keys(self.data, self.train), return_inverse=True)
         return None if len(texts) == len(number) else np.asarray(number)
@@ -159,7 +164,7 @@ class TrainingSet:
         ]
 
 
-def build_training_set(prepared: Prepared, data: RetrievalData | None = None) -> TrainingSet:
+def build_training_set(prepared: Prepared, mixture: Mixture | None = None) -> TrainingSet:
     """Build the training set. Mining and scores encode queries and corpus if needed.
 
     Scores and negatives of a data set use only the documents of this set. Scores come before
@@ -167,22 +172,22 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
 
     Args:
         prepared: the run.
-        data: the version of the data with the train split; ``None``: ``with_splits``.
+        mixture: the version of the data with the train split; ``None``: ``with_splits``.
     """
-    data = prepared.data.with_splits if data is None else data
-    sets, train = _sets_of(data), data.training_split()
+    mixture = prepared.data.with_splits if mixture is None else mixture
+    sets, train = _sets_of(mixture), mixture.joined.training_split()
     pairs, quotas = train.pairs(), None
-    if data.sets:
+    if not mixture.is_single:
         quotas = Quotas.of(
             [one_set.data.name for one_set in sets],
             [one_set.pairs.n_pairs for one_set in sets],
             prepared.settings,
         )
-    known = KnownPositives.of(data, train.query_rows, pairs)
+    known = KnownPositives.of(mixture.joined, train.query_rows, pairs)
     scores = _scores(prepared, sets, known)
     similarity = np.concatenate([of_set.similarity for of_set in scores]) if scores else None
     none = NegativeSources("random", (), known, None)
-    without_negatives = TrainingSet(data, sets, quotas, train, pairs, scores, similarity, none)
+    without_negatives = TrainingSet(mixture, sets, quotas, train, pairs, scores, similarity, none)
     if prepared.settings.prune_before_mining:
         methods = without_negatives.methods(prepared.recipe, prepared.processes)
         pruned = ~np.concatenate([method.kept for method in methods])
@@ -190,12 +195,14 @@ def build_training_set(prepared: Prepared, data: RetrievalData | None = None) ->
     return replace(without_negatives, negatives=_negatives(prepared, without_negatives, known))
 
 
-def _sets_of(data: RetrievalData) -> tuple[SetTrainingPairs, ...]:
-    """Return the parts of combined data; for a single data set, a list with this one."""
+def _sets_of(mixture: Mixture) -> tuple[SetTrainingPairs, ...]:
+    """Return the training pairs of each data set."""
     sets, first_query = [], 0
-    for one_set, first_document in zip(data_sets(data), first_rows(data)[1].tolist(), strict=False):
-        train = one_set.training_split()
-        sets.append(SetTrainingPairs(one_set, train, train.pairs(), first_query, first_document))
+    parts = zip(mixture.data_sets, mixture.decided, mixture.first_rows, strict=True)
+    for data, decided, (_, first_document) in parts:
+        train = data.training_split()
+        pairs = train.pairs()
+        sets.append(SetTrainingPairs(data, train, pairs, decided, first_query, first_document))
         first_query += train.n_queries
     return tuple(sets)
 

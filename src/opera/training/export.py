@@ -21,8 +21,7 @@ from opera.core.arrays import IntArray
 from opera.core.processes import process_index
 from opera.core.settings import resolved
 from opera.core.terminal import log
-from opera.data import Qrels, RetrievalData, load_data
-from opera.data.combined import one_set
+from opera.data import Qrels, RetrievalData, Source, load_data
 from opera.data.loading import ColumnNames, log_notes, named_source
 from opera.data.qrels import DocumentLists
 from opera.data.texts import CorpusText
@@ -133,7 +132,7 @@ def score(
     reads = inputs_of(source, inputs.model, inputs.reranker)
     path = checked_output(out, SCORE_FORMATS, overwrite, source, reads)
     seed = whole_number(seed, "seed", 0, MOST_SEED)
-    loaded, qrels = _training_qrels(source, inputs.model, relevant_grade, "score")
+    loaded, qrels = _training_qrels(source, inputs.model, relevant_grade)
     if inputs.reranker is None and inputs.negatives is None:
         table, records = _score_pairs(inputs, loaded, qrels, settings, seed), None
     else:
@@ -276,7 +275,7 @@ def mine(
     reads = inputs_of(source, model, mining.reranker)
     path = checked_output(out, NEGATIVES_FORMATS, overwrite, source, reads)
     seed = whole_number(seed, "seed", 0, MOST_SEED)
-    loaded, qrels = _training_qrels(source, model, relevant_grade, "mine")
+    loaded, qrels = _training_qrels(source, model, relevant_grade)
     check_range(mining, len(loaded.corpus))
     from opera.retrieval.encoder import open_encoder
 
@@ -297,9 +296,9 @@ def mine(
 
 
 def _training_qrels(
-    data: str | RetrievalData, model: Model | None, relevant_grade: int | None, use: str
+    data: Source, model: Model | None, relevant_grade: int | None
 ) -> tuple[RetrievalData, Qrels]:
-    loaded = with_grade(one_set(log_notes(load_data(data)), use), model, relevant_grade)
+    loaded = with_grade(log_notes(load_data(data)), model, relevant_grade)
     return loaded, loaded.training_split()
 
 

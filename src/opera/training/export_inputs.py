@@ -15,7 +15,7 @@ from opera.core.arguments import flag, whole_number
 from opera.core.errors import SettingError
 from opera.core.files import check_output, replace_file, write_parquet
 from opera.core.paths import expand_user, user_path
-from opera.data import RetrievalData, check_stays_out
+from opera.data import Source, check_stays_out
 from opera.data.spreadsheets import with_apostrophes
 from opera.retrieval.locate import Model, checked_model
 from opera.retrieval.prompts import LENGTH_SETTINGS
@@ -104,7 +104,7 @@ def checked_output(
     out: str | Path | None,
     formats: Sequence[str],
     overwrite: bool,
-    data: str | Path | RetrievalData,
+    data: Source,
     reads: Iterable[Path],
     name: str = "--out",
 ) -> Path | None:

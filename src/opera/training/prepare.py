@@ -18,7 +18,7 @@ from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.errors import ModelError, SettingError
-from opera.data import RetrievalData
+from opera.data import Mixture, RetrievalData
 from opera.identity.run import run_identity
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import EmbeddingParts, Encoder
@@ -105,7 +105,7 @@ class Prepared:
     def encode(self) -> None:
         """Encode every text once for an adapter, which trains on the vectors."""
         text = self.settings.corpus_text
-        vectors = encode_all(self.model.encoder, self.data.with_splits, text)
+        vectors = encode_all(self.model.encoder, self.data.with_splits.joined, text)
         self.model.trained[0].vectors = vectors
 
     def save_model(self, folder: Path, keeps_base: bool = False) -> None:
@@ -139,7 +139,7 @@ class Prepared:
 
 
 def load_and_check(
-    data: RetrievalData,
+    data: Mixture,
     model_source: Model,
     recipe: Recipe,
     processes: int = 1,
@@ -147,7 +147,7 @@ def load_and_check(
     """Load the model, and check that data, model and settings fit together; write nothing.
 
     Args:
-        data: the data set.
+        data: the data sets.
         model_source: a source for :func:`opera.retrieval.models.load_model`.
         recipe: all settings.
         processes: the number of processes that train together.
@@ -158,11 +158,11 @@ def load_and_check(
     settings = recipe.train
     settings.explicit_batch_size(processes)  # raises errors early
     run_data = prepare_data(data, recipe)
-    prompt = data.query_prompt
+    prompt = data.joined.query_prompt
     if prompt is not None and settings.query_vectors is None and settings.query_prompt is None:
         checked = TrainSettings.parse({"query_prompt": prompt}).query_prompt
         settings = settings.with_values({"query_prompt": checked})
-    model = prepare_model(model_source, settings, run_data.with_splits)
+    model = prepare_model(model_source, settings, run_data.with_splits.joined)
     sizes, dimension = settings.matryoshka or (), model.encoder.dimension
     if max(sizes, default=0) > dimension:
         raise SettingError(
@@ -173,7 +173,7 @@ def load_and_check(
     undecided = recipe.model_copy(update={"train": settings.with_values({"decisions": None})})
     all_labels = prepare_data(data, undecided) if settings.decisions else run_data
     situation = Situation(
-        queries=all_labels.before_dev.training_split().n_queries,
+        queries=all_labels.before_dev.joined.training_split().n_queries,
         model=model_kind(model.trained),
         device=model.encoder.device,
         processes=processes,
@@ -181,7 +181,7 @@ def load_and_check(
     )
     smaller = tuple(size for size in sizes if size < dimension) or None  # the full size is implied
     resolved = resolve(settings, situation).with_values({"matryoshka": smaller})
-    negatives = by_draws(run_data.negatives, resolved, len(data.corpus), processes)
+    negatives = by_draws(run_data.negatives, resolved, len(data.joined.corpus), processes)
     run_data = replace(run_data, negatives=negatives)
     used = recipe.model_copy(update={"train": resolved})
     return Prepared(recipe, used, situation, run_data, model)

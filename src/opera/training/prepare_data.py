@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,7 @@ from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.core.terminal import shown
-from opera.data import RetrievalData
-from opera.data.combined import data_sets, for_each
+from opera.data import Mixture, RetrievalData
 from opera.data.decisions import with_decisions
 from opera.data.grades import with_relevant_grade
 from opera.data.id_lists import with_teacher
@@ -51,8 +49,8 @@ class RunData:
         negatives: the kind of explicit negatives.
     """
 
-    with_splits: RetrievalData
-    before_dev: RetrievalData
+    with_splits: Mixture
+    before_dev: Mixture
     expected_documents: ExpectedDocuments | None
     negatives: str
 
@@ -62,7 +60,7 @@ class RunData:
         return self.before_dev is not self.with_splits
 
     @property
-    def with_dev_restored(self) -> RetrievalData:
+    def with_dev_restored(self) -> Mixture:
         """The data of a second training, with the dev queries back in train.
 
         Popular documents that left train stay out. Otherwise they could rank first for every query
@@ -75,16 +73,17 @@ class RunData:
             popular &= ~known_documents(before_dev, with_splits.split("train"))[positive.doc_rows]
             return before_dev.hold_out_pairs(positive.select_judgements(popular))
 
-        return for_each(restore, self.before_dev, self.with_splits)
+        return self.before_dev.map(restore, self.with_splits)
 
     @property
     def lost_to_dev(self) -> float:
         """The fraction of train that moved to dev, in queries or in pairs, whichever is larger."""
-        left, train = self.with_splits.training_split(), self.before_dev.training_split()
+        left = self.with_splits.joined.training_split()
+        train = self.before_dev.joined.training_split()
         return 1 - min(left.n_queries / train.n_queries, len(left.doc_rows) / len(train.doc_rows))
 
 
-def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
+def prepare_data(data: Mixture, recipe: Recipe) -> RunData:
     """Add missing splits, apply decisions about labels, and check the data; write nothing.
 
     Raises:
@@ -94,14 +93,14 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     if settings.teacher_scores is not None:
         data = with_teacher(data, Path(settings.teacher_scores))
     with_splits, before_dev, expected_documents = _with_splits(data, settings)
-    for data_set in data_sets(with_splits):
+    for data_set in with_splits.data_sets:
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
-    negatives = settings.negatives or automatic_negatives(data, settings)
+    negatives = settings.negatives or automatic_negatives(data.joined, settings)
     for wrong, message in _conflicts(with_splits, settings, negatives):
         if wrong:
             raise SettingError(message)
-    check_negatives(negatives, with_splits, settings)
+    check_negatives(negatives, with_splits.joined, settings)
     return RunData(with_splits, before_dev, expected_documents, negatives)
 
 
@@ -117,13 +116,11 @@ def automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
     return "teacher" if scored else "random"
 
 
-def _conflicts(
-    data: RetrievalData, settings: TrainSettings, negatives: str
-) -> list[tuple[bool, str]]:
+def _conflicts(mixture: Mixture, settings: TrainSettings, negatives: str) -> list[tuple[bool, str]]:
     """List each possible conflict of settings and data: whether it exists, and the message."""
-    use, weights = settings.pair_weights, data.training_split().weights
+    data, use, mix = mixture.joined, settings.pair_weights, settings.mix
     title, path, distills = data.title, settings.teacher_scores, settings.loss == "distill"
-    names, mix = [data_set.name for data_set in data.sets], settings.mix
+    names = [] if mixture.is_single else [data_set.name for data_set in mixture.data_sets]
     default = TrainSettings.model_fields["distill_weight"].default
     mixing = [
         (
@@ -134,7 +131,7 @@ def _conflicts(
     ]
     return [
         (
-            use != "none" and weights is None,
+            use != "none" and data.training_split().weights is None,
             f"pair_weights={use}: {shown(title)} has no column with weights; remove the setting",
         ),
         *mixing,
@@ -179,8 +176,8 @@ def _conflicts(
 
 
 def _with_splits(
-    data: RetrievalData, settings: TrainSettings
-) -> tuple[RetrievalData, RetrievalData, ExpectedDocuments | None]:
+    data: Mixture, settings: TrainSettings
+) -> tuple[Mixture, Mixture, ExpectedDocuments | None]:
     """Apply ``relevant_grade``, add missing splits, merge copies in train, and check that every
     split is usable.
 
@@ -189,10 +186,10 @@ def _with_splits(
     """
     if settings.needs_dev:
         parse_measures([settings.metric_for_best_model])
-    graded = with_relevant_grade(data, settings.relevant_grade)
-    graded = for_each(partial(_with_notes, settings), graded)
+    graded = data.map(with_relevant_grade, lowest=settings.relevant_grade)
+    graded = graded.map(_with_notes, settings=settings)
 
-    def draw(needs_dev: bool) -> RetrievalData:
+    def draw(needs_dev: bool) -> Mixture:
         with_splits = draw_missing_splits(
             graded,
             seed=settings.seed,
@@ -201,35 +198,36 @@ def _with_splits(
         )
         # after the split, so that decisions do not change which queries are in test
         decided = with_decisions(with_splits, settings.decisions or ())
-        merged = for_each(merge_copies, decided)
-        return replace(merged, notes=(*merged.notes, *_leaks(graded, settings)))
+        merged = decided.map(merge_copies)
+        notes = *merged.joined.notes, *_leaks(graded.joined, settings)
+        return replace(merged, joined=replace(merged.joined, notes=notes))
 
     with_splits = draw(settings.needs_dev)
     for split in ("test", "dev") if settings.needs_dev else ("test",):
-        for data_set in data_sets(with_splits):
+        for data_set in with_splits.data_sets:
             data_set.judged_qrels(split)  # raises an error if nothing can be measured
-    if len(data.corpus.empty_rows(settings.corpus_text)) == len(data.corpus):
+    corpus, title = data.joined.corpus, data.joined.title
+    if len(corpus.empty_rows(settings.corpus_text)) == len(corpus):
         raise DataError(
-            f"{data.title}: no document has a text with corpus_text={settings.corpus_text}; use "
+            f"{title}: no document has a text with corpus_text={settings.corpus_text}; use "
             "title_text"
         )
     if not settings.needs_dev:
         return with_splits, with_splits, None
     expected = {
-        settings.expected_documents or assumed_documents(data_set) for data_set in data_sets(graded)
+        settings.expected_documents or assumed_documents(data_set) for data_set in graded.data_sets
     }
     mixed: ExpectedDocuments = "like-test" if "like-test" in expected else "both"
     expected_documents = expected.pop() if len(expected) == 1 else mixed
-    all_have_dev = all("dev" in data_set.splits for data_set in data_sets(graded))
+    all_have_dev = all("dev" in data_set.splits for data_set in graded.data_sets)
     if settings.refit and all_have_dev:
         raise SettingError(
-            f"refit=true: {graded.title} has a dev split, so none was split off train; remove the "
-            "setting"
+            f"refit=true: {title} has a dev split, so none was split off train; remove the setting"
         )
     return with_splits, with_splits if all_have_dev else draw(False), expected_documents
 
 
-def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
+def _with_notes(data: RetrievalData, settings: TrainSettings) -> RetrievalData:
     """Add notes on copies and on weights that training ignores."""
     notes = copy_notes(data)
     if data.training_split().weights is not None and settings.pair_weights == "none":

@@ -22,7 +22,6 @@ from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.paths import absolute_path
 from opera.core.settings import resolved
 from opera.core.terminal import counted, log, shown
-from opera.data.combined import data_sets
 from opera.data.loading import with_paths
 from opera.data.qrels import TeacherScores
 from opera.data.retrieval_data import counts_in_words
@@ -126,7 +125,7 @@ def announce(prepared: Prepared) -> None:
     settings, device, data = (
         prepared.settings,
         prepared.model.encoder.device,
-        prepared.data.with_splits,
+        prepared.data.with_splits.joined,
     )
     for note in data.notes:
         log.info("note: %s", note)
@@ -160,7 +159,7 @@ def announce(prepared: Prepared) -> None:
 
 def _announce_steps(prepared: Prepared) -> None:
     """Log how long the training is, what its negatives are, and whether its rate is too high."""
-    settings, data = prepared.settings, prepared.data.with_splits
+    settings, data = prepared.settings, prepared.data.with_splits.joined
     log.info(
         "steps %d (%s), epochs %g, queries per step %d, learning rate %g, temperature %g; "
         "automatic values suit %s (opera train --help-settings)",
@@ -221,8 +220,9 @@ def new_record(prepared: Prepared, folder: Path) -> RunRecord:
     """Return the record of a run that begins in a folder. Its paths do not depend on the current
     folder.
     """
-    data, encoder = prepared.data.with_splits, prepared.model.encoder
-    sources = [with_paths(part.source, absolute_path) for part in data_sets(data)]
+    mixture, encoder = prepared.data.with_splits, prepared.model.encoder
+    data = mixture.joined
+    sources = [with_paths(part.source, absolute_path) for part in mixture.data_sets]
     settings = prepared.recipe.flat()
     files = {
         name: list(map(absolute_path, value)) if isinstance(value, list) else absolute_path(value)
@@ -260,14 +260,15 @@ def new_record(prepared: Prepared, folder: Path) -> RunRecord:
             **{name: version(name) for name in RECORDED_VERSIONS},
         },
         seconds={},
-        sets=[
+        sets=None
+        if mixture.is_single
+        else [
             SetRecord(
                 name=part.name,
                 source=source,
                 fingerprint=part.fingerprint,
                 counts=part.counts(),
             )
-            for part, source in zip(data.sets, sources, strict=False)
-        ]
-        or None,
+            for part, source in zip(mixture.data_sets, sources, strict=True)
+        ],
     )

@@ -22,7 +22,7 @@ from opera.core.measure_names import trainer_key
 from opera.core.processes import from_main, process_count
 from opera.core.settings import resolved
 from opera.core.terminal import counted, log
-from opera.data import RetrievalData
+from opera.data import Mixture
 from opera.data.identity import text_keys
 from opera.encoder.packing import packing
 from opera.labels.estimate import NoisyLabels, estimate
@@ -80,7 +80,7 @@ class RunSamplerLink(SamplerLink):
             training_set.pairs.n_pairs,
             training_set.first_pairs,
             np.concatenate([part.confirmed for part in training_set.sets]),
-            [part.data.removed_excess for part in training_set.sets],
+            [part.decided.removed_excess for part in training_set.sets],
             training_set.copies,
         )
         parts = zip(self.methods, training_set.negatives.sets, training_set.sets, strict=True)
@@ -157,7 +157,7 @@ class Fit:
 
 def fit(
     session: Session,
-    data: RetrievalData,
+    data: Mixture,
     run: RunWriter,
     phase: str,
     description: str,
@@ -167,7 +167,7 @@ def fit(
 
     Args:
         session: the run.
-        data: the data set; its train split is used.
+        data: the data sets; their train splits are used.
         run: writes the trace and the checkpoints.
         phase: name of the training in ``seconds``.
         description: of the training in the log.
@@ -247,7 +247,7 @@ def train(
     def on_dev(model: SentenceTransformer) -> dict[str, float]:
         encoder = encoder_of(model, settings, show_progress=False)
         return evaluate_encoder(
-            encoder, training_set.data, "dev", [measure], settings.corpus_text
+            encoder, training_set.mixture, "dev", [measure], settings.corpus_text
         ).measures
 
     trainer = OperaTrainer(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opera.core.errors import DataError
 from opera.core.measure_names import PRIMARY, column
 from opera.core.terminal import counted
-from opera.data import RetrievalData
+from opera.data import Mixture, RetrievalData
 from opera.data.decisions import read_decisions
 from opera.data.retrieval_data import STRICT_UTF8, ListOptions
 from opera.data.texts import TextTable
@@ -119,8 +119,9 @@ def correct_test(
     for run in runs:
         if _labels(run) != labels:
             raise DataError(f"{run.path}: its test labels differ from {reviewed.path}'s")
-    data = replace(_test_data(runs), list_options=options)
-    decisions, notes = read_decisions(data, paths, only_test=True)
+    data = _test_data(runs)
+    mixture = replace(Mixture.of(data), list_options=options)
+    decisions, notes = read_decisions(mixture, paths, only_test=True)
     if not len(decisions.relevant):
         raise DataError(
             f"{names}: has no decision about a test label; make decisions with opera review RUN "

@@ -14,13 +14,12 @@ from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder
 from opera.core.locks import LOCK_FILE, sole_use
 from opera.core.paths import RUN_FILE, expand_user, user_path
-from opera.data import RetrievalData, check_stays_out, load_all
+from opera.data import Mixture, check_stays_out, load_all
 from opera.data.identity import log_copies
 from opera.data.loading import (
     ColumnNames,
     additional_sources,
     named_source,
-    with_list_options,
 )
 from opera.experiments.analysis import Comparison, analyse_runs, find_runs, group_runs
 from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
@@ -160,9 +159,10 @@ def prepare_grid(
         raise RunFolderError(f"--out {out}: {problem}; pass an empty or new folder")
     status, fingerprints = Status.scan(runs, jobs), dict[str, str]()
     for source in data:
-        loaded = with_list_options(load_all([source, *also]), encoding, skip_bad_rows)
+        loaded = load_all([source, *also], encoding, skip_bad_rows)
         check_stays_out(out, "--out", loaded)
-        log_copies(loaded)
+        for data_set in loaded.data_sets:
+            log_copies(data_set)
         of_source = [planned for planned in runs if planned.data == source]
         by_method = {planned.label: planned for planned in reversed(of_source)}
         for planned in by_method.values():
@@ -177,7 +177,7 @@ def _check_same(
     planned: PlannedRun,
     recorded: Mapping[str, Any],
     model: str,
-    data: RetrievalData,
+    data: Mixture,
     fingerprints: dict[str, str],
 ) -> None:
     """Refuse a run of an earlier call with another model, other settings, data or decisions.
@@ -187,7 +187,7 @@ def _check_same(
     recipe = make_recipe(planned.values)
     settings, with_splits = recipe.train, prepare_data(data, recipe).with_splits
     names = (*EncodingSettings.model_fields, "query_vectors", "document_vectors")
-    key = repr([data.fingerprint, *(getattr(settings, name) for name in names)])
+    key = repr([data.joined.fingerprint, *(getattr(settings, name) for name in names)])
     if key not in fingerprints:
         from opera.training.prepare import load_and_check  # imports torch
 

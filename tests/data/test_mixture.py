@@ -1,4 +1,4 @@
-"""Several data sets as one: rows, ids, and the sets that it is made of."""
+"""Several data sets: their joined rows and ids, and splits of each."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from opera.core.errors import DataError
-from opera.data import GivenNegatives, Qrels, RetrievalData, TeacherScores, load_all, load_data
-from opera.data.combined import combine, data_sets, first_rows
+from opera.data import GivenNegatives, Mixture, Qrels, RetrievalData, TeacherScores, load_all, load_data
 from opera.data.splits import copy_splits, draw_missing_splits
-from tiny_world import data_from_dicts, write_beir
+from tiny_world import data_from_dicts, with_drawn_splits, write_beir
 
 
 def one(name: str, n: int) -> RetrievalData:
@@ -47,7 +46,8 @@ def judged(data: RetrievalData, qrels: Qrels | None) -> list[tuple[str, str, int
 
 def test_ids_have_the_name_in_front_and_texts_are_not_copied(tmp_path: Path) -> None:
     stored = load_data(write_beir(tmp_path / "world", 20, 4, 4))
-    data = combine([stored, one("b", 2)])
+    mixture = Mixture.of(stored, one("b", 2))
+    data = mixture.joined
     assert data.name == "world+b"
     assert data.queries.ids([0, len(stored.queries)]) == ["world/train0", "b/q0"]
     assert data.corpus.ids()[20:] == ["b/d0", "b/d1", "b/d2"]
@@ -55,12 +55,13 @@ def test_ids_have_the_name_in_front_and_texts_are_not_copied(tmp_path: Path) -> 
     assert data.corpus.find_rows(["b/d1", "d1"]).tolist() == [21, -1]
     before, after = stored.corpus.table["text"].chunk(0), data.corpus.table["text"].chunk(0)
     assert before.buffers()[2].address == after.buffers()[2].address, "the texts are those of the file"
-    assert [rows.tolist() for rows in first_rows(data)] == [[0, len(stored.queries), len(data.queries)], [0, 20, 23]]
+    assert mixture.first_rows == [(0, 0), (len(stored.queries), 20)]
 
 
 def test_the_whole_holds_what_each_set_holds() -> None:
     sets = [richer(one("a", 3)), one("b", 2), richer(one("c", 4))]
-    data = combine(sets)
+    mixture = Mixture.of(*sets)
+    data = mixture.joined
     for select in (lambda part: part.splits["train"], lambda part: part.splits.get("test"), lambda part: part.held_out):
         rows = [(f"{part.name}/", row) for part in sets for row in judged(part, select(part))]
         assert judged(data, select(data)) == [(name + q, name + d, *values) for name, (q, d, *values) in rows]
@@ -72,47 +73,47 @@ def test_the_whole_holds_what_each_set_holds() -> None:
     assert data.queries.ids(teacher.query_rows) == ["a/q0", "a/q1", "c/q0", "c/q1"]
     assert data.corpus.ids(teacher.doc_rows) == ["a/d2", "a/d1", "c/d2", "c/d1"]
     assert teacher.scores.tolist() == [2, 0.5, 2, 0.5]
-    assert [part.name for part in data_sets(data, "test")] == ["a", "c"]
-    assert data_sets(sets[0]) == [sets[0]]
+    assert [part.name for part in mixture.with_relevant("test")] == ["a", "c"]
+    assert Mixture.of(sets[0]).joined is sets[0]
 
 
 def test_splits_are_drawn_of_each_set_as_if_it_were_alone() -> None:
     sets = [one("a", 30), one("b", 20)]
-    drawn = draw_missing_splits(combine(sets), seed=3, test_fraction=0.2, needs_dev=True)
-    copied = copy_splits(combine(sets), source=drawn)
-    for drawn_set, copied_set, part in zip(drawn.sets, copied.sets, sets, strict=True):
-        alone = draw_missing_splits(part, seed=3, test_fraction=0.2, needs_dev=True)
+    drawn = draw_missing_splits(Mixture.of(*sets), seed=3, test_fraction=0.2, needs_dev=True)
+    copied = Mixture.of(*sets).map(copy_splits, drawn)
+    for drawn_set, copied_set, part in zip(drawn.data_sets, copied.data_sets, sets, strict=True):
+        alone = with_drawn_splits(part, seed=3, test_fraction=0.2, needs_dev=True)
         for split in ("train", "dev", "test"):
             expected = judged(alone, alone.split(split))
             assert judged(drawn_set, drawn_set.split(split)) == expected
             assert judged(copied_set, copied_set.split(split)) == expected
-        assert {f"{part.name}: {note}" for note in alone.notes} <= {*drawn.notes}
+        assert {f"{part.name}: {note}" for note in alone.notes} <= {*drawn.joined.notes}
 
 
 def test_names_notes_and_prompts() -> None:
-    data = combine([one("x/a", 2), one("y/a", 3), one("z/a", 4)])
-    assert [part.name for part in data.sets] == ["a", "a-2", "a-3"]
-    assert len(set(data.corpus.ids())) == len(data.corpus)
+    mixture = Mixture.of(one("x/a", 2), one("y/a", 3), one("z/a", 4))
+    assert [part.name for part in mixture.data_sets] == ["a", "a-2", "a-3"]
+    assert len(set(mixture.joined.corpus.ids())) == len(mixture.joined.corpus)
     first, second = (
         replace(one(name, 2), notes=(f"{name}: read so", "read otherwise"), query_prompt="p: ") for name in "ab"
     )
-    both = combine([first, second])
+    both = Mixture.of(first, second).joined
     assert both.notes == ("a: read so", "a: read otherwise", "b: read so", "b: read otherwise")
     assert both.query_prompt == "p: "
-    mixed = combine([first, replace(second, query_prompt=None)])
+    mixed = Mixture.of(first, replace(second, query_prompt=None)).joined
     assert mixed.query_prompt is None
     assert mixed.notes[-1].startswith("the data sets have different query prompts, so OPERA uses none")
 
 
 def test_what_cannot_be_combined_is_refused() -> None:
-    both = combine([one("a", 2), one("b", 2)])
+    both = Mixture.of(one("a", 2), one("b", 2))
     for sets in ([one("a", 2), one("a", 2)], [one("a", 2), replace(one("a", 2), source="b")], [both, one("c", 2)]):
         with pytest.raises(DataError):
             load_all(sets)
-    assert load_all([both]) is both
+    assert load_all([both]).data_sets is both.data_sets
 
 
 def test_names_have_no_slash_since_ids_are_set_and_id() -> None:
-    data = combine([replace(one("b", 2), name="a/b"), one("a", 2), one("a-b", 3)])
-    assert [data_set.name for data_set in data.sets] == ["a-b", "a", "a-b-2"]
-    assert {query.partition("/")[0] for query in data.queries.ids()} == {"a-b", "a", "a-b-2"}
+    mixture = Mixture.of(replace(one("b", 2), name="a/b"), one("a", 2), one("a-b", 3))
+    assert [data_set.name for data_set in mixture.data_sets] == ["a-b", "a", "a-b-2"]
+    assert {query.partition("/")[0] for query in mixture.joined.queries.ids()} == {"a-b", "a", "a-b-2"}
