@@ -17,6 +17,7 @@ from backbones import write_backbone
 from commands import Opera
 from opera.core.errors import RunFolderError
 from opera.core.files import foreign_files
+from opera.data import Mixture
 from opera.deployment.export import Reference
 from opera.deployment.onnx import load_onnx, save_portable, write_onnx
 from opera.deployment.record import Export, write_card
@@ -83,7 +84,7 @@ def test_export_measures_with_the_prompt_of_the_data(beir: Path, bert_model: Pat
     data = replace(opera.load_data(beir), query_prompt="t3w1 t3w2 t3w1 ")
     with_prompt = opera.evaluate(data, model=bert_model, precision="fp32").measures["nDCG@10"]
     assert with_prompt != opera.evaluate(beir, model=bert_model, precision="fp32").measures["nDCG@10"]
-    figures = Reference(str(bert_model), data).figures(load_model(bert_model, "cpu"))
+    figures = Reference(str(bert_model), Mixture.of(data)).figures(load_model(bert_model, "cpu"))
     assert figures.before == figures.after == with_prompt
 
 

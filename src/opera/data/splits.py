@@ -145,35 +145,40 @@ def draw_missing_splits(
         DataError: if train has too few queries, or if dev is to be like test, but test is missing
             or has no relevant document.
     """
-    expected = {
-        data_set.name: expected_documents or assumed_documents(data_set)
-        for data_set in data.data_sets
-    }
-
-    def add_test(data_set: RetrievalData) -> RetrievalData:
-        if "test" in data_set.splits:
-            return data_set
-        chosen = expected[data_set.name]
-        if chosen == "like-test":
-            raise DataError(
-                f"{data_set.title}: has no split 'test', which --expected-documents like-test "
-                "needs; pass another value"
-            )
-        if expected_documents is None:
-            data_set = replace(data_set, notes=(*data_set.notes, _assumption(data_set, chosen)))
-        return hold_out(data_set, "test", test_fraction, seed, chosen)
-
-    def add_dev(data_set: RetrievalData) -> RetrievalData:
-        if "dev" in data_set.splits:
-            return data_set
-        if expected[data_set.name] == "like-test":
-            data_set.judged_qrels("test")  # raises an error if test has no relevant document
-        return hold_out(data_set, "dev", dev_fraction, seed, expected[data_set.name])
-
-    for add_split in (add_test, add_dev) if needs_dev else (add_test,):
-        split = data.map(add_split)
-        data = split if data.is_single else _without_texts_of_other_sets(split, data)
+    expected = [expected_documents or assumed_documents(part) for part in data.data_sets]
+    fractions = {"test": test_fraction, "dev": dev_fraction}
+    for split in ("test", "dev") if needs_dev else ("test",):
+        drawn = data.with_data_sets(
+            [
+                _with_split(part, split, fractions[split], seed, chosen, expected_documents is None)
+                for part, chosen in zip(data.data_sets, expected, strict=True)
+            ]
+        )
+        data = drawn if data.is_single else _without_texts_of_other_sets(drawn, data)
     return data
+
+
+def _with_split(
+    data: RetrievalData,
+    split: str,
+    fraction: float | None,
+    seed: int,
+    expected_documents: ExpectedDocuments,
+    is_assumed: bool,
+) -> RetrievalData:
+    """Split queries off train, unless the data have the split."""
+    if split in data.splits:
+        return data
+    if split == "test" and expected_documents == "like-test":
+        raise DataError(
+            f"{data.title}: has no split 'test', which --expected-documents like-test needs; pass "
+            "another value"
+        )
+    if split == "test" and is_assumed:
+        data = replace(data, notes=(*data.notes, _assumption(data, expected_documents)))
+    if expected_documents == "like-test":
+        data.judged_qrels("test")  # raises an error if test has no relevant document
+    return hold_out(data, split, fraction, seed, expected_documents)
 
 
 def _without_texts_of_other_sets(data: Mixture, before: Mixture) -> Mixture:
@@ -286,21 +291,14 @@ def hold_out(
 
 
 def copy_splits(data: RetrievalData, source: RetrievalData) -> RetrievalData:
-    """Split the train queries of ``data`` as in ``source``, and copy its notes.
+    """Split the judgements of ``data`` as in ``source``, and copy its notes.
 
-    ``source`` is an earlier version of ``data`` with more splits.
+    ``source`` is an earlier version of ``data`` with more splits. A drawn split comes from train.
     """
-    train, splits = data.split("train"), dict(data.splits)
+    splits = {}
     for name, qrels in source.splits.items():
-        same = name in splits and np.array_equal(splits[name].query_rows, qrels.query_rows)
-        if name == "train" or not same:
-            moved = train.select_queries(np.isin(train.query_rows, qrels.query_rows))
-            if name != "train":  # a split lacks judgements of documents that are not held out
-                moved = moved.select_judgements(qrels.contains(moved))
-            splits[name] = moved
-    if source.held_out is not None:
-        leaves = source.held_out.contains(splits["train"])
-        splits["train"] = splits["train"].select_judgements(~leaves)
+        original = data.split(name if name in data.splits else "train")
+        splits[name] = original.select_judgements(qrels.contains(original))
     return replace(data, splits=splits, held_out=source.held_out, notes=source.notes)
 
 
