@@ -39,19 +39,19 @@ def missing_candidates(
     All processes must call this.
     """
     candidates: list[Candidate] = []
-    for one_set in training_set.sets:
+    for data_set in training_set.sets:
         rng = generator(settings.seed, "review.queries")
-        queries = np.sort(rng.permutation(one_set.pairs.n_queries)[:MOST_QUERIES])
-        rows = one_set.train.query_rows
-        ranking = search_corpus(encoder, one_set.data, rows[queries], 1, settings.corpus_text)
-        known, best = KnownPositives.of(one_set.data, rows, one_set.pairs), ranking.doc_rows[:, 0]
-        is_missing = _without_label(one_set.data, "train", known, queries, rows[queries], best)
-        groups = one_set.data.query_group[rows[queries]], one_set.data.document_group[best]
-        is_missing &= ~np.isin(pair_keys(*groups), one_set.decided.rejected)
+        queries = np.sort(rng.permutation(data_set.pairs.n_queries)[:MOST_QUERIES])
+        rows = data_set.train.query_rows
+        ranking = search_corpus(encoder, data_set.data, rows[queries], 1, settings.corpus_text)
+        known, best = KnownPositives.of(data_set.data, rows, data_set.pairs), ranking.doc_rows[:, 0]
+        is_missing = _without_label(data_set.data, "train", known, queries, rows[queries], best)
+        groups = data_set.data.query_group[rows[queries]], data_set.data.document_group[best]
+        is_missing &= ~np.isin(pair_keys(*groups), data_set.decided.rejected)
         for position in np.flatnonzero(is_missing):
-            query = one_set.first_query + int(queries[position])
+            query = data_set.first_query + int(queries[position])
             score = float(ranking.scores[position, 0])
-            candidates.append((query, one_set.first_document + int(best[position]), score))
+            candidates.append((query, data_set.first_document + int(best[position]), score))
     return sorted(candidates, key=lambda candidate: -candidate[2])[:MOST_MISSING]
 
 

@@ -119,7 +119,7 @@ class TrainingSet:
     @property
     def first_pairs(self) -> NDArray[np.int64]:
         """The first pair of each set, then N: int64 ``[sets + 1]``."""
-        return np.cumsum([0, *(one_set.pairs.n_pairs for one_set in self.sets)])
+        return np.cumsum([0, *(data_set.pairs.n_pairs for data_set in self.sets)])
 
     @property
     def copies(self) -> NDArray[np.int64] | None:
@@ -137,7 +137,7 @@ class TrainingSet:
         if self.train.weights is None:
             return None
         return np.concatenate(
-            [loss_weights(one_set.train.weights_or_ones()) for one_set in self.sets]
+            [loss_weights(data_set.train.weights_or_ones()) for data_set in self.sets]
         )
 
     @property
@@ -159,8 +159,8 @@ class TrainingSet:
         plans = [run_plan] if self.quotas is None else self.quotas.plans(run_plan)
         starts = self.scores or [None] * len(self.sets)
         return [
-            recipe.method_class(one_set.pairs, plan, recipe.method_settings, start)
-            for one_set, plan, start in zip(self.sets, plans, starts, strict=True)
+            recipe.method_class(data_set.pairs, plan, recipe.method_settings, start)
+            for data_set, plan, start in zip(self.sets, plans, starts, strict=True)
         ]
 
 
@@ -179,13 +179,13 @@ def build_training_set(prepared: Prepared, mixture: Mixture | None = None) -> Tr
     pairs, quotas = train.pairs(), None
     if not mixture.is_single:
         quotas = Quotas.of(
-            [one_set.data.name for one_set in sets],
-            [one_set.pairs.n_pairs for one_set in sets],
+            [data_set.data.name for data_set in sets],
+            [data_set.pairs.n_pairs for data_set in sets],
             prepared.settings,
         )
     known = KnownPositives.of(mixture.joined, train.query_rows, pairs)
     scores = _scores(prepared, sets, known)
-    similarity = np.concatenate([of_set.similarity for of_set in scores]) if scores else None
+    similarity = np.concatenate([part.similarity for part in scores]) if scores else None
     none = NegativeSources("random", (), known, None)
     without_negatives = TrainingSet(mixture, sets, quotas, train, pairs, scores, similarity, none)
     if prepared.settings.prune_before_mining:
@@ -217,17 +217,17 @@ def _scores(
     encoder, text = prepared.model.encoder, settings.corpus_text
     return tuple(
         pretrained_scores(
-            one_set.pairs,
-            encoder.encode_queries(one_set.data, one_set.train.query_rows),
-            encoder.encode_corpus(one_set.data, text),
+            data_set.pairs,
+            encoder.encode_queries(data_set.data, data_set.train.query_rows),
+            encoder.encode_corpus(data_set.data, text),
             temperature=resolved(settings.temperature),
             set_size=settings.documents_per_pass(prepared.processes),
             seed=settings.seed,
-            known=one_set.known_of_set(known) if settings.mask_known_positives else None,
-            pool=DocumentPool.of(one_set.data, text),
+            known=data_set.known_of_set(known) if settings.mask_known_positives else None,
+            pool=DocumentPool.of(data_set.data, text),
             cbs_pool=method.cbs_pool_size(prepared.recipe.method_settings),
         )
-        for one_set in sets
+        for data_set in sets
     )
 
 
@@ -237,24 +237,24 @@ def _negatives(
     """Build the negatives of each set, without ``known`` positives."""
     settings, encoder, chosen = prepared.settings, prepared.model.encoder, prepared.data.negatives
     sources, sets, quotas = [], training_set.sets, training_set.quotas
-    shares = [1.0] if quotas is None else quotas.probabilities.tolist()
-    for one_set, share in zip(sets, shares, strict=True):
-        kind, data = chosen, one_set.data
+    fractions = [1.0] if quotas is None else quotas.probabilities.tolist()
+    for data_set, fraction in zip(sets, fractions, strict=True):
+        kind, data = chosen, data_set.data
         if {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None:
             kind = "random"  # only other data sets have this kind
         if quotas is not None:
-            kind = by_draws(kind, settings, len(data.corpus) / share, prepared.processes)
+            kind = by_draws(kind, settings, len(data.corpus) / fraction, prepared.processes)
         if kind != chosen:
             log.info("note: negatives of %s are %s", data.title, kind)
         miner = Miner.of(encoder, data, settings.corpus_text, settings)
-        query_rows, known_here = one_set.train.query_rows, one_set.known_of_set(known)
-        inputs = NegativeInputs(data, query_rows, one_set.pairs, known_here, settings, miner)
+        query_rows, known_here = data_set.train.query_rows, data_set.known_of_set(known)
+        inputs = NegativeInputs(data, query_rows, data_set.pairs, known_here, settings, miner)
         sources.append(build_negatives(kind, inputs))
     lists = [of_set.lists if isinstance(of_set, ListedNegatives) else None for of_set in sources]
     joined = DocumentLists.joined(
         lists,
-        [one_set.pairs.n_queries for one_set in sets],
-        [one_set.first_document for one_set in sets],
+        [data_set.pairs.n_queries for data_set in sets],
+        [data_set.first_document for data_set in sets],
     )
     return NegativeSources(chosen, tuple(sources), known, joined)
 

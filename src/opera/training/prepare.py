@@ -16,7 +16,7 @@ from opera.adapter.model import adapter_model, encode_all, save_adapted
 from opera.adapter.vectors import service_model
 from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
-from opera.config.training import EncodingSettings, TrainSettings
+from opera.config.training import EncodingSettings, LoraOptions, TrainSettings
 from opera.core.errors import ModelError, SettingError
 from opera.data import Mixture, RetrievalData
 from opera.identity.run import run_identity
@@ -54,14 +54,14 @@ class Prepared:
     """A loaded and checked run that has not written anything yet.
 
     Attributes:
-        given: the user's settings.
+        user_recipe: the user's settings.
         recipe: the settings with resolved automatic values.
         situation: the facts that automatic values depend on.
         data: the data in the versions that a run needs.
         model: the model to train, and the base model.
     """
 
-    given: Recipe
+    user_recipe: Recipe
     recipe: Recipe
     situation: Situation
     data: RunData
@@ -100,7 +100,7 @@ class Prepared:
     def identity(self) -> dict[str, Any]:
         """The values that must be equal to resume a run."""
         model = self.model.encoder.fingerprint
-        return run_identity(self.given, self.data.with_splits, model, self.processes)
+        return run_identity(self.user_recipe, self.data.with_splits, model, self.processes)
 
     def encode(self) -> None:
         """Encode every text once for an adapter, which trains on the vectors."""
@@ -232,33 +232,12 @@ def prepare_model(source: Model, settings: TrainSettings, data: RetrievalData) -
         InputError: if the model cannot be loaded, or a setting does not fit it.
     """
     _check_adapter_settings(settings)
-    if settings.query_vectors is not None:
-        quiet_libraries()  # like load_model
-        model = service_model(
-            Path(settings.query_vectors),
-            Path(settings.document_vectors or ""),
-            data,
-            pick_device(),
-        )
-        overridden = {}
-        encoder = base_as_saved = Encoder(model, settings.precision)
-        encode_all(encoder, data, settings.corpus_text)  # finds bad vectors before the run starts
+    if reads_files := settings.query_vectors is not None:
+        encoder = base_as_saved = _file_encoder(settings, data)
+        overridden = dict[str, tuple[Any, Any]]()
     else:
-        model, as_loaded = _loaded(source, settings)
-        encoder, base_as_saved = (
-            Encoder(one, settings.precision, settings.encode_batch_size)
-            for one in (model, as_loaded)
-        )
-        overridden = {
-            name: (base_as_saved.settings[name], value)
-            for name, value in encoder.settings.items()
-            if value != base_as_saved.settings[name]
-        }
-        for role in ROLES:  # a user's prompt that the folder lacks is used before training too
-            base_as_saved.prompts[role] = base_as_saved.prompts[role] or encoder.prompts[role]
-        as_loaded.prompts.update(base_as_saved.prompts)
-        if base_as_saved.settings == encoder.settings:
-            base_as_saved = encoder
+        encoder, base_as_saved, overridden = _text_encoders(source, settings)
+    model = encoder.model
     if model.truncate_dim is not None:
         raise ModelError(
             f"{model_title(source)}: cuts its embeddings to {model.truncate_dim} dimensions "
@@ -266,9 +245,8 @@ def prepare_model(source: Model, settings: TrainSettings, data: RetrievalData) -
             "it with --matryoshka"
         )
     trained, base = model, None
-    if settings.adapter_kind is not None:
-        trained = adapter_model(encoder.dimension, settings.adapter_kind, encoder.device)
-        base = model
+    if (kind := settings.adapter_kind) is not None:
+        trained, base = adapter_model(encoder.dimension, kind, encoder.device), model
     if settings.gradient_cache is not None and is_static(trained):
         raise SettingError(
             f"gradient_cache={settings.gradient_cache}: applies only to transformers; "
@@ -278,30 +256,36 @@ def prepare_model(source: Model, settings: TrainSettings, data: RetrievalData) -
     if settings.lora_options is not None:
         for base_encoder in (encoder, base_as_saved):
             _ = base_encoder.fingerprint  # cached before LoRA changes the model
-        if is_loaded(source) and not settings.lora_options.merge:
-            raise SettingError(
-                "lora: merge=false saves only matrices for a base model in a folder or on the hub, "
-                "but this model is loaded; save it with save_pretrained, and pass its folder"
-            )
-        location = locate_model(source)
-        place = str(location.resolve()) if isinstance(location, Path) else location
-        add_lora(trained, settings.lora_options, settings.seed, place)
-    origin = None if settings.query_vectors is not None else origin_of(source)
-    before = np.empty(0, dtype=np.uint64) if origin is None else origin.queries
-    return RunModel(source, trained, base, encoder, base_as_saved, before, overridden)
+        _add_lora(trained, source, settings.lora_options, settings.seed)
+    origin = None if reads_files else origin_of(source)
+    trained_before = np.empty(0, dtype=np.uint64) if origin is None else origin.queries
+    return RunModel(source, trained, base, encoder, base_as_saved, trained_before, overridden)
 
 
-def _loaded(
+def _file_encoder(settings: TrainSettings, data: RetrievalData) -> Encoder:
+    """Return an encoder that reads the vectors of all texts from files."""
+    quiet_libraries()  # like load_model
+    files = Path(settings.query_vectors or ""), Path(settings.document_vectors or "")
+    encoder = Encoder(service_model(*files, data, pick_device()), settings.precision)
+    encode_all(encoder, data, settings.corpus_text)  # finds bad vectors before the run starts
+    return encoder
+
+
+def _text_encoders(
     source: Model, settings: TrainSettings
-) -> tuple[SentenceTransformer, SentenceTransformer]:
-    """Return the model with the run's settings, and with its folder's settings."""
+) -> tuple[Encoder, Encoder, dict[str, tuple[Any, Any]]]:
+    """Load the model.
+
+    Returns:
+        ``encoder``, ``base_as_saved`` and ``overridden`` of :class:`RunModel`.
+    """
     model = load_model(source, pick_device())
     if has_lora(model):
         raise ModelError(
             f"{model_title(source)}: has LoRA matrices that are not merged, which OPERA cannot "
             "train further; train it with merge=true, or merge them with peft"
         )
-    as_loaded = with_separate_settings(model)
+    as_saved = with_separate_settings(model)
     lengths = {name: getattr(settings, name) for name in lengths_of(model)}
     set_lengths(model, lengths, settings.model_fields_set)
     set_prompts(model, settings.query_prompt, settings.document_prompt)
@@ -311,7 +295,33 @@ def _loaded(
         set_dropout(model, settings.dropout)
     if settings.gradient_checkpointing:
         checkpoint_gradients(model)
-    return model, as_loaded
+    encoder = Encoder(model, settings.precision, settings.encode_batch_size)
+    base_as_saved = Encoder(as_saved, settings.precision, settings.encode_batch_size)
+    overridden = {
+        name: (base_as_saved.settings[name], value)
+        for name, value in encoder.settings.items()
+        if value != base_as_saved.settings[name]
+    }
+    for role in ROLES:  # a user's prompt that the folder lacks is used before training too
+        base_as_saved.prompts[role] = base_as_saved.prompts[role] or encoder.prompts[role]
+    as_saved.prompts.update(base_as_saved.prompts)
+    same = base_as_saved.settings == encoder.settings
+    return encoder, encoder if same else base_as_saved, overridden
+
+
+def _add_lora(model: SentenceTransformer, source: Model, lora: LoraOptions, seed: int) -> None:
+    """Add LoRA matrices to a model.
+
+    Raises:
+        SettingError: for ``merge=false`` with a loaded model, which has no folder or name.
+    """
+    if is_loaded(source) and not lora.merge:
+        raise SettingError(
+            "lora: merge=false saves only matrices for a base model in a folder or on the hub, "
+            "but this model is loaded; save it with save_pretrained, and pass its folder"
+        )
+    location = locate_model(source)
+    add_lora(model, lora, seed, str(location.resolve() if isinstance(location, Path) else location))
 
 
 def _check_adapter_settings(settings: TrainSettings) -> None:

@@ -89,7 +89,12 @@ def prepare_data(data: Mixture, recipe: Recipe) -> RunData:
     Raises:
         InputError: if the data lack something, or a setting does not fit them.
     """
-    settings = recipe.train
+    settings, corpus = recipe.train, data.joined.corpus
+    if len(corpus.empty_rows(settings.corpus_text)) == len(corpus):
+        raise DataError(
+            f"{data.joined.title}: no document has a text with corpus_text={settings.corpus_text}; "
+            "use title_text"
+        )
     if settings.teacher_scores is not None:
         data = with_teacher(data, Path(settings.teacher_scores))
     with_splits, before_dev, expected_documents = _with_splits(data, settings)
@@ -118,38 +123,21 @@ def automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
 
 def _conflicts(mixture: Mixture, settings: TrainSettings, negatives: str) -> list[tuple[bool, str]]:
     """List each possible conflict of settings and data: whether it exists, and the message."""
-    data, use, mix = mixture.joined, settings.pair_weights, settings.mix
-    title, path, distills = data.title, settings.teacher_scores, settings.loss == "distill"
-    names = [] if mixture.is_single else [data_set.name for data_set in mixture.data_sets]
-    default = TrainSettings.model_fields["distill_weight"].default
-    mixing = [
-        (
-            not names and getattr(settings, name) != field.default,
-            f"{name}={getattr(settings, name)}: needs several data sets; add one with --also",
-        )
-        for name, field in MixingSettings.model_fields.items()
-    ]
+    data, use, path = mixture.joined, settings.pair_weights, settings.teacher_scores
+    distills, default = settings.loss == "distill", TrainSettings.model_fields["distill_weight"]
     return [
+        *_mixing_conflicts(mixture, settings),
         (
             use != "none" and data.training_split().weights is None,
-            f"pair_weights={use}: {shown(title)} has no column with weights; remove the setting",
-        ),
-        *mixing,
-        (
-            bool(names) and settings.adapter_kind is not None,
-            f"adapter={settings.adapter_kind}: an adapter trains on one data set; remove the "
-            "setting to train the model on several",
-        ),
-        (
-            mix not in ("proportional", "equal") and {*names} != {*shares_by_name(mix)},
-            f"mix={mix}: must have a number for {', '.join(names)}, and no other name",
+            f"pair_weights={use}: {shown(data.title)} has no column with weights; remove the "
+            "setting",
         ),
         (
             path is not None and negatives != "teacher" and settings.loss == "infonce",
             f"teacher_scores={path}: no setting uses them; pass loss=distill, or negatives=teacher",
         ),
         (
-            settings.loss == "infonce" and settings.distill_weight != default,
+            settings.loss == "infonce" and settings.distill_weight != default.default,
             f"distill_weight={settings.distill_weight}: has no effect without loss=distill",
         ),
         (
@@ -164,13 +152,37 @@ def _conflicts(mixture: Mixture, settings: TrainSettings, negatives: str) -> lis
         ),
         (
             distills and data.teacher is None,
-            f"loss=distill: {title} has no teacher scores; write some with opera score --reranker, "
-            "and pass them with --teacher",
+            f"loss=distill: {data.title} has no teacher scores; write some with opera score "
+            "--reranker, and pass them with --teacher",
         ),
         (
             distills and settings.n_negatives == 0,
             "loss=distill: needs negatives to compare the positive with; remove negatives=none, "
             "and pass train_group_size=2 or more",
+        ),
+    ]
+
+
+def _mixing_conflicts(mixture: Mixture, settings: TrainSettings) -> list[tuple[bool, str]]:
+    """List each possible conflict of settings and the number of data sets."""
+    if mixture.is_single:
+        return [
+            (
+                getattr(settings, name) != field.default,
+                f"{name}={getattr(settings, name)}: needs several data sets; add one with --also",
+            )
+            for name, field in MixingSettings.model_fields.items()
+        ]
+    names, mix = [data_set.name for data_set in mixture.data_sets], settings.mix
+    return [
+        (
+            settings.adapter_kind is not None,
+            f"adapter={settings.adapter_kind}: an adapter trains on one data set; remove the "
+            "setting to train the model on several",
+        ),
+        (
+            mix not in ("proportional", "equal") and {*names} != {*shares_by_name(mix)},
+            f"mix={mix}: must have a number for {', '.join(names)}, and no other name",
         ),
     ]
 
@@ -206,12 +218,6 @@ def _with_splits(
     for split in ("test", "dev") if settings.needs_dev else ("test",):
         for data_set in with_splits.data_sets:
             data_set.judged_qrels(split)  # raises an error if nothing can be measured
-    corpus, title = data.joined.corpus, data.joined.title
-    if len(corpus.empty_rows(settings.corpus_text)) == len(corpus):
-        raise DataError(
-            f"{title}: no document has a text with corpus_text={settings.corpus_text}; use "
-            "title_text"
-        )
     if not settings.needs_dev:
         return with_splits, with_splits, None
     expected = {
@@ -222,7 +228,8 @@ def _with_splits(
     all_have_dev = all("dev" in data_set.splits for data_set in graded.data_sets)
     if settings.refit and all_have_dev:
         raise SettingError(
-            f"refit=true: {title} has a dev split, so none was split off train; remove the setting"
+            f"refit=true: {data.joined.title} has a dev split, so none was split off train; remove "
+            "the setting"
         )
     return with_splits, with_splits if all_have_dev else draw(False), expected_documents
 

@@ -164,7 +164,7 @@ def _announce_steps(prepared: Prepared) -> None:
         "steps %d (%s), epochs %g, queries per step %d, learning rate %g, temperature %g; "
         "automatic values suit %s (opera train --help-settings)",
         settings.max_steps,
-        reason_for_steps(prepared.given.train, prepared.situation),
+        reason_for_steps(prepared.user_recipe.train, prepared.situation),
         settings.epochs,
         settings.queries_per_step(prepared.processes),
         settings.learning_rate,
