@@ -14,7 +14,7 @@ import pytest
 
 import opera
 from opera.core.errors import DataError
-from opera.data.retrieval_data import ListOptions
+from opera.data.mixture import ListOptions
 from opera.experiments.analysis import find_runs, group_runs
 from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest, correct_test
 from tiny_world import write_beir

@@ -196,7 +196,7 @@ def report(
     """Write an HTML page about a run or a grid: verdict, measures with significance tests, queries
     that changed.
     """
-    from opera.data.retrieval_data import ListOptions
+    from opera.data.mixture import ListOptions
     from opera.experiments.analysis import analyse_runs
     from opera.experiments.report import report as write_report
 

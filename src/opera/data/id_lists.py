@@ -17,10 +17,9 @@ from opera.core.errors import DataError
 from opera.core.terminal import counted, printable, shortened, shown
 from opera.data.add_tables import add_list
 from opera.data.columns import Columns, matching_name, normal
-from opera.data.mixture import Mixture
+from opera.data.mixture import ListOptions, Mixture
 from opera.data.qrels import TeacherScores
 from opera.data.relation import Relation
-from opera.data.retrieval_data import ListOptions
 from opera.data.table_files import files_in, open_texts
 from opera.data.tables import Table
 from opera.data.texts import TextTable, without_extra_space

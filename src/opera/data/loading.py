@@ -17,9 +17,9 @@ from opera.core.terminal import log, shortened
 from opera.core.terminal import place as place_of
 from opera.data.hub_source import HubName
 from opera.data.memory import load_memory
-from opera.data.mixture import Mixture, Source
+from opera.data.mixture import ListOptions, Mixture, Source
 from opera.data.names import TABLES
-from opera.data.retrieval_data import ListOptions, RetrievalData
+from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import STORED, ShippedSource, find_source, kind_of_files
 from opera.data.table_files import BEIR_FILES, TableSource, is_beir
 

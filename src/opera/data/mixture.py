@@ -8,18 +8,44 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from opera.core.arguments import flag
 from opera.core.errors import DataError
 from opera.data.names import source_title
 from opera.data.pairs import DecidedPairs
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
-from opera.data.retrieval_data import STRICT_UTF8, ListOptions, RetrievalData
+from opera.data.retrieval_data import RetrievalData
+from opera.data.text_files import checked_encoding
 from opera.data.texts import TextTable
+
+
+class ListOptions(NamedTuple):
+    """How to read lists of pairs, such as decisions.
+
+    Attributes:
+        encoding: the Python name of their encoding; ``None``: UTF-8.
+        skip_bad_rows: whether to leave out rows that break a rule.
+    """
+
+    encoding: str | None = None
+    skip_bad_rows: bool = False
+
+    @classmethod
+    def checked(cls, encoding: str | None, skip_bad_rows: bool) -> Self:
+        """Check a user's options.
+
+        Raises:
+            SettingError: for an encoding that Python does not know.
+        """
+        return cls(checked_encoding(encoding), flag(skip_bad_rows, "skip_bad_rows"))
+
+
+STRICT_UTF8 = ListOptions()
 
 
 @dataclass(frozen=True)

@@ -6,48 +6,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.core.arguments import flag
 from opera.core.errors import DataError
 from opera.core.files import check_folder
 from opera.core.paths import user_path
 from opera.core.terminal import counted, log
 from opera.data.names import source_title
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
-from opera.data.text_files import checked_encoding
 from opera.data.texts import ROWS_AT_ONCE, TextTable
 
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
 """The first line of a BEIR folder's qrels."""
-
-
-class ListOptions(NamedTuple):
-    """How to read lists of pairs, such as decisions.
-
-    Attributes:
-        encoding: the Python name of their encoding; ``None``: UTF-8.
-        skip_bad_rows: whether to leave out rows that break a rule.
-    """
-
-    encoding: str | None = None
-    skip_bad_rows: bool = False
-
-    @classmethod
-    def checked(cls, encoding: str | None, skip_bad_rows: bool) -> Self:
-        """Check a user's options.
-
-        Raises:
-            SettingError: for an encoding that Python does not know.
-        """
-        return cls(checked_encoding(encoding), flag(skip_bad_rows, "skip_bad_rows"))
-
-
-STRICT_UTF8 = ListOptions()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from opera.core.measure_names import PRIMARY, column
 from opera.core.terminal import counted
 from opera.data import Mixture, RetrievalData
 from opera.data.decisions import read_decisions
-from opera.data.retrieval_data import STRICT_UTF8, ListOptions
+from opera.data.mixture import STRICT_UTF8, ListOptions
 from opera.data.texts import TextTable
 from opera.experiments.analysis.groups import Group
 from opera.run_folder.folder import Run

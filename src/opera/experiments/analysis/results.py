@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from opera.core.errors import SettingError
 from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY, RECALL
 from opera.core.terminal import counted, shortened
-from opera.data.retrieval_data import STRICT_UTF8, ListOptions
+from opera.data.mixture import STRICT_UTF8, ListOptions
 from opera.experiments.analysis.corrected import CorrectedTest, correct_test
 from opera.experiments.analysis.groups import (
     Group,

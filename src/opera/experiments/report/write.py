@@ -15,7 +15,7 @@ from opera.core.arguments import flag, text
 from opera.core.files import check_output, replace_file
 from opera.core.measure_names import PRIMARY
 from opera.core.paths import expand_paths, user_path
-from opera.data.retrieval_data import ListOptions
+from opera.data.mixture import ListOptions
 from opera.experiments.analysis import (
     Comparison,
     ResultsTable,
