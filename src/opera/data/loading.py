@@ -89,8 +89,8 @@ def load_data(
         if text.is_single:
             return text.data_sets[0]
         raise DataError(
-            f"{text.joined.title}: these are several data sets, but this function takes one; call "
-            "it for each data set"
+            f"{text.joined.title}: these are several data sets, but only one can be read here; "
+            "pass one of them"
         )
     reader = find_source(text)
     check_stays_out(cache_folder(), "OPERA_CACHE", text)
