@@ -72,7 +72,9 @@ class Page(HTMLParser):
 
 def test_figure_1_has_the_ratio_to_fine_tuning_by_similarity(folder: RunsFolder) -> None:
     add_run(folder, "sp")
-    (ratio,) = sampled_by_similarity(folder.groups()).values()
+    (group,) = folder.groups()
+    ratio = sampled_by_similarity(group)
+    assert ratio is not None
     assert ratio[0] == pytest.approx([1, 1, 1, 1])
     assert ratio[2] == pytest.approx([0, 1, 2, 0])
 

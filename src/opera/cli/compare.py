@@ -249,7 +249,7 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
         screen.heading(f"\n{title(results)}\n{conclusion(results, comparison.baseline)}.")
         screen.lines(*results.warnings)
         method = recommended(results, comparison.baseline)
-        run = comparison.first_run(results, results.rows[0].method if method == BASE else method)
+        run = comparison.group(results, method).runs[0]
         screen.lines(f"Model: {run.model_path}" if method != BASE else None)
         print_labels(screen, run)
     screen.lines(*(f"left out: {run}" for run in comparison.left_out))

@@ -12,13 +12,9 @@ from scipy.stats import ttest_rel
 
 from grids import N_QUERIES, RunsFolder, around
 from opera.core.measure_names import PRIMARY
-from opera.experiments.analysis import (
-    analyse_runs,
-    average_ranks,
-    holm,
-    paired_test,
-)
-from opera.experiments.analysis.significance import LEVEL, corrected_tests, differences, query_values
+from opera.experiments.analysis import analyse_runs
+from opera.experiments.analysis.results import average_ranks
+from opera.experiments.analysis.significance import LEVEL, corrected_tests, differences, holm, query_values
 
 
 class TestHolm:
@@ -66,7 +62,7 @@ class TestPairedTests:
         differences = np.full(count, difference)
         means = [np.mean(differences * signs) for signs in product((-1, 1), repeat=count)]
         assert p == np.mean(np.abs(means) >= difference)
-        test = paired_test(differences)
+        test = corrected_tests({"dp": differences})["dp"]
         assert (test.t_test, test.significant) == (p, p < LEVEL)
         assert (test.low, test.high) == ((difference, difference) if count == 8 else (-1, 1))
 

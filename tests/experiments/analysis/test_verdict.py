@@ -113,5 +113,5 @@ def test_the_model_on_the_screen_is_the_recommended_one(comparison: Comparison, 
     (table,) = comparison.tables
     screen = StringIO()
     print_results(Screen(screen), comparison, tmp_path)
-    run = comparison.first_run(table, recommended(table, "ft"))
+    run = comparison.group(table, recommended(table, "ft")).runs[0]
     assert re.findall("Model: (.*)", screen.getvalue()) == [str(run.model_path)]

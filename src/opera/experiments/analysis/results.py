@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from scipy.stats import rankdata
 
 from opera.core.errors import SettingError
 from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY, RECALL
@@ -24,7 +22,6 @@ from opera.experiments.analysis.groups import (
     shared_settings,
 )
 from opera.experiments.analysis.significance import PairedTest, paired_tests, paired_tests_within
-from opera.run_folder.folder import Run
 from opera.run_folder.record import GuardRecord
 from opera.run_folder.verdict import warnings_of
 
@@ -165,8 +162,6 @@ class Comparison:
             single method.
         groups: the runs.
         tables: one per data set and number of steps.
-        ranks: average ranks by measure, at the largest number of steps of each data set; empty for
-            one data set.
         left_out: the runs that are not compared, with the reason.
         corrected: results with corrected test labels; ``None`` without decisions.
     """
@@ -177,7 +172,6 @@ class Comparison:
     baseline: str | None
     groups: tuple[Group, ...]
     tables: tuple[ResultsTable, ...]
-    ranks: dict[str, dict[str, float]]
     left_out: list[str]
     corrected: CorrectedTest | None = None
 
@@ -198,17 +192,30 @@ class Comparison:
             "corrected_test": None if self.corrected is None else asdict(self.corrected),
         }
 
-    def final(self, data: str) -> ResultsTable:
-        """The table of a data set with its largest number of steps."""
-        return max((t for t in self.tables if t.data == data), key=lambda table: table.steps)
+    @cached_property
+    def ranks(self) -> dict[str, dict[str, float]]:
+        """The average ranks by measure, at the largest number of steps of each data set; empty for
+        one data set.
+        """
+        ranks = {measure: average_ranks(self.final_groups, measure) for measure in TESTED}
+        return {measure: by_label for measure, by_label in ranks.items() if by_label}
+
+    @property
+    def final_groups(self) -> list[Group]:
+        """The runs with the largest number of steps of their data sets."""
+        return [group for table in self.final_tables() for group in self.groups_of(table)]
 
     def final_tables(self) -> list[ResultsTable]:
         """The tables with the largest number of steps, one per data set."""
-        return [self.final(data) for data in dict.fromkeys(table.data for table in self.tables)]
+        return [
+            max((table for table in self.tables if table.data == data), key=lambda t: t.steps)
+            for data in dict.fromkeys(table.data for table in self.tables)
+        ]
 
-    def first_run(self, table: ResultsTable, method: str) -> Run:
-        """The run of a method in a table with its first seed."""
-        return next(group for group in self.groups_of(table) if group.method == method).runs[0]
+    def group(self, table: ResultsTable, method: str) -> Group:
+        """The runs of a method in a table; those of the first method if it is not in the table."""
+        groups = self.groups_of(table)
+        return next((group for group in groups if group.method == method), groups[0])
 
     def groups_of(self, table: ResultsTable) -> list[Group]:
         """The runs of a table."""
@@ -256,25 +263,18 @@ def analyse_runs(
         tables=tuple(
             _table(members, baseline, names[data]) for (data, _), members in by_key.items()
         ),
-        ranks={},
         left_out=left_out,
     )
-    tables = comparison.final_tables()
-    final = [group for table in tables for group in comparison.groups_of(table)]
-    ranks = {measure: average_ranks(final, measure) for measure in TESTED if len(tables) > 1}
-    return replace(
-        comparison,
-        ranks={measure: by_label for measure, by_label in ranks.items() if by_label},
-        corrected=correct_test(final, decisions, options) if decisions else None,
-    )
+    if not decisions:
+        return comparison
+    corrected = correct_test(comparison.final_groups, decisions, options)
+    return replace(comparison, corrected=corrected)
 
 
 def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsTable:
     first, reference = groups[0], next((g for g in groups if g.method == baseline), None)
-    tests: dict[str, dict[str, PairedTest]] = {}
-    if reference is not None:
-        tested = [group for group in groups if group is not reference]
-        tests = {measure: paired_tests(tested, reference, measure) for measure in TESTED}
+    others = [group for group in groups if group is not reference]
+    tests = {m: paired_tests(others, reference, m) for m in TESTED} if reference else {}
     gains, guards = paired_tests_within(groups, PRIMARY), guard_results(groups)
     rows = [
         MethodResult(
@@ -349,14 +349,13 @@ def average_ranks(groups: Sequence[Group], measure: str) -> dict[str, float]:
     """Average the ranks of the methods over the data sets (Table 2); rank 1 is best.
 
     Each group is one method on one data set. Methods that lack a data set are left out. The
-    result is empty if fewer than two methods remain.
+    result is empty if fewer than two methods or data sets remain.
     """
-    means = {(group.data, group.method): group.mean_std(measure).mean for group in groups}
-    data = list(dict.fromkeys(group.data for group in groups))
-    methods = dict.fromkeys(group.method for group in groups)
-    labels = [m for m in methods if all((source, m) in means for source in data)]
-    if len(labels) < 2:
+    from pandas import Series  # here, since pandas takes half a second to import
+
+    means = Series({(group.data, group.method): group.mean_std(measure).mean for group in groups})
+    table = means.unstack(sort=False).dropna(axis="columns")
+    if min(table.shape) < 2:
         return {}
-    values = np.array([[means[source, label] for label in labels] for source in data])
     # equal values share the mean of their ranks
-    return dict(zip(labels, rankdata(-values, axis=1).mean(axis=0).tolist(), strict=True))
+    return dict(table.rank(axis="columns", ascending=False).mean())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import ttest_1samp
 
-from opera.core.intervals import DIFFERENCE, EQUAL, equal_values_p, mean_interval
+from opera.core.intervals import DIFFERENCE, EQUAL, equal_values_p, mean_interval, points
 from opera.core.measure_names import column
 from opera.experiments.analysis.groups import Group
 
@@ -51,6 +51,11 @@ class PairedTest:
         return self.t_test_holm < LEVEL
 
     @property
+    def interval_in_points(self) -> str:
+        """The interval for a table: ``+0.3 to +2.1``."""
+        return f"{points(self.low)} to {points(self.high)}"
+
+    @property
     def better(self) -> bool:
         """Whether the method is significantly better."""
         return self.significant and self.difference > 0
@@ -62,13 +67,15 @@ QueryValues = Mapping[tuple[int, str], float]
 
 def query_values(group: Group, column: str) -> QueryValues:
     """A column of the table of test queries; empty if a run lacks it."""
-    values: dict[tuple[int, str], float] = {}
-    for seed, table in zip(group.seeds, group.query_tables, strict=True):
-        if column not in table.column_names:
-            return {}
-        keys = ((seed, query) for query in table["query_id"].to_pylist())
-        values.update(zip(keys, table[column].to_numpy(), strict=True))
-    return values
+    if not all(column in table.column_names for table in group.query_tables):
+        return {}
+    return {
+        (seed, query): value
+        for seed, table in zip(group.seeds, group.query_tables, strict=True)
+        for query, value in zip(
+            table["query_id"].to_pylist(), table[column].to_pylist(), strict=True
+        )
+    }
 
 
 def differences(values: QueryValues, reference: QueryValues) -> NDArray[np.float64]:
@@ -77,30 +84,11 @@ def differences(values: QueryValues, reference: QueryValues) -> NDArray[np.float
     A query's difference is its mean over the seeds that have both values. So it works if the seeds
     have different test splits.
     """
-    shared = sorted(values.keys() & reference.keys())
-    _, index = np.unique([query for _, query in shared], return_inverse=True)
-    weights = [values[key] - reference[key] for key in shared]
-    return np.asarray(np.bincount(index, weights=weights) / np.bincount(index))
-
-
-def paired_test(differences: NDArray[np.float64]) -> PairedTest:
-    """Test differences, float64 ``[queries]``, against zero, without a correction."""
-    mean = float(differences.mean())
-    low, high = mean_interval(differences, bounds=DIFFERENCE)
-    if np.ptp(differences) < EQUAL:  # without variance there is no t-test
-        t_test = 1.0 if abs(mean) < EQUAL else equal_values_p(len(differences))
-    else:
-        t_test = float(ttest_1samp(differences, 0).pvalue)
-    return PairedTest(
-        queries=len(differences),
-        difference=mean,
-        low=low,
-        high=high,
-        t_test=t_test,
-        t_test_holm=t_test,
-        won=int((differences > EQUAL).sum()),
-        lost=int((differences < -EQUAL).sum()),
-    )
+    by_query: dict[str, list[float]] = {}
+    for seed, query in sorted(values.keys() & reference.keys()):
+        difference = values[seed, query] - reference[seed, query]
+        by_query.setdefault(query, []).append(difference)
+    return np.array([np.mean(by_query[query]) for query in sorted(by_query)])
 
 
 def paired_tests(groups: Sequence[Group], baseline: Group, measure: str) -> dict[str, PairedTest]:
@@ -134,6 +122,28 @@ def paired_tests_within(
     )
 
 
+def corrected_tests(
+    differences_by_label: Mapping[str, NDArray[np.float64]],
+) -> dict[str, PairedTest]:
+    """Test the methods' differences, float64 ``[queries]``; corrects p and intervals."""
+    samples = {label: values for label, values in differences_by_label.items() if len(values) > 1}
+    p_values = [t_test(values) for values in samples.values()]
+    return {
+        label: paired_test(values, p, corrected)
+        for (label, values), p, corrected in zip(
+            samples.items(), p_values, holm(p_values), strict=True
+        )
+    }
+
+
+def t_test(differences: NDArray[np.float64]) -> float:
+    """The p-value of differences, float64 ``[queries]``, against zero, without a correction."""
+    if np.ptp(differences) >= EQUAL:
+        return float(ttest_1samp(differences, 0).pvalue)
+    # without variance there is no t-test
+    return 1.0 if abs(differences.mean()) < EQUAL else equal_values_p(len(differences))
+
+
 def holm(values: Sequence[float]) -> list[float]:
     """Correct p-values by Holm's method.
 
@@ -146,18 +156,19 @@ def holm(values: Sequence[float]) -> list[float]:
     return corrected.tolist()
 
 
-def corrected_tests(
-    differences_by_label: Mapping[str, NDArray[np.float64]],
-) -> dict[str, PairedTest]:
-    """Test the methods' differences, float64 ``[queries]``; corrects p and intervals."""
-    tests = {
-        label: paired_test(values)
-        for label, values in differences_by_label.items()
-        if len(values) > 1
-    }
-    corrected = holm([test.t_test for test in tests.values()])
-    for (label, test), p in zip(list(tests.items()), corrected, strict=True):
-        factor = p / test.t_test if test.t_test > 0 else 1.0
-        low, high = mean_interval(differences_by_label[label], 1 - LEVEL / factor, DIFFERENCE)
-        tests[label] = replace(test, t_test_holm=p, low=low, high=high)
-    return tests
+def paired_test(differences: NDArray[np.float64], p: float, corrected: float) -> PairedTest:
+    """Describe differences, float64 ``[queries]``, with an interval that agrees with the corrected
+    p-value.
+    """
+    factor = corrected / p if p > 0 else 1.0
+    low, high = mean_interval(differences, 1 - LEVEL / factor, DIFFERENCE)
+    return PairedTest(
+        queries=len(differences),
+        difference=float(differences.mean()),
+        low=low,
+        high=high,
+        t_test=p,
+        t_test_holm=corrected,
+        won=int((differences > EQUAL).sum()),
+        lost=int((differences < -EQUAL).sum()),
+    )

@@ -23,13 +23,7 @@ def recommended(table: ResultsTable, baseline: str | None) -> str:
     The second is the baseline, if it is better than the base model. The third is any method that is
     better than the base model. Otherwise, or if the table lacks the baseline, keep the base model.
     """
-    better = _better_than_base(table)
-    if baseline is not None and baseline not in table.methods:
-        return BASE
-    winners = _better_than_baseline(table) or ({} if baseline in better else better)
-    if winners:
-        return max(winners, key=lambda method: winners[method].difference)
-    return str(baseline) if baseline in better else BASE
+    return _winner(table, baseline)[0]
 
 
 def conclusion(table: ResultsTable, baseline: str | None) -> str:
@@ -47,49 +41,53 @@ def conclusion(table: ResultsTable, baseline: str | None) -> str:
     )
 
 
+def _winner(table: ResultsTable, baseline: str | None) -> tuple[str, PairedTest | None, str]:
+    """The method to use, its test, and the model that the test compares it with."""
+    gains = {row.method: row.gain for row in table.rows if row.gain and row.gain.better}
+    tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
+    winners = {method: test for method, test in tests.items() if method in gains and test.better}
+    against = str(baseline)
+    if baseline is not None and baseline not in table.methods:
+        winners = {}
+    elif baseline in gains:
+        winners = winners or {against: gains[against]}
+    elif not winners:
+        winners, against = gains, "the base model"
+    method = max(winners, key=lambda method: winners[method].difference, default=BASE)
+    return method, winners.get(method), against
+
+
 def _model_to_use(table: ResultsTable, baseline: str | None) -> str:
-    gains = {row.method: row.gain for row in table.rows if row.gain is not None}
-    if not gains:
+    if all(row.gain is None for row in table.rows):
         return "No conclusion: there are too few test queries"
     if baseline is None:
-        (gain,) = gains.values()
-        outcome = "Better" if gain.difference > 0 else "Worse"
-        if not gain.significant:
-            outcome = "No measurable difference"
-        base, final = table.base[PRIMARY], table.rows[0].measures[PRIMARY].mean
-        return (
-            f"{outcome}: {PRIMARY} {in_points(base)} -> {in_points(final)} "
-            f"({points(gain.difference)}, {_interval(gain)}) on "
-            f"{counted(table.queries, 'test query')}"
-        )
+        return _change_of_single_method(table)
     if baseline not in table.methods:
         return f"No conclusion: {baseline} has no run with {table.trained}"
-    method = recommended(table, baseline)
-    if method == BASE:
+    method, test, against = _winner(table, baseline)
+    if test is None:
         return "Keep the base model: no method is measurably better"
     if method == baseline:
         tests = (row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests)
         differ = any(test.significant for test in tests)
         why = "no other method is measurably better" if differ else "no measurable difference"
         return f"Keep {baseline}: {why}"
-    winners, against = _better_than_baseline(table), baseline
-    if method not in winners:
-        winners, against = _better_than_base(table), "the base model"
-    difference = f"{points(winners[method].difference)} points of {PRIMARY} over {against}"
-    return f"Use {method}: {difference} ({_interval(winners[method])})"
+    difference = f"{points(test.difference)} points of {PRIMARY} over {against}"
+    return f"Use {method}: {difference} ({_interval(test)})"
 
 
-def _better_than_base(table: ResultsTable) -> dict[str, PairedTest]:
-    """The methods that are significantly better than the base model."""
-    return {row.method: row.gain for row in table.rows if row.gain is not None and row.gain.better}
-
-
-def _better_than_baseline(table: ResultsTable) -> dict[str, PairedTest]:
-    """The methods that are significantly better than the base model and the baseline."""
-    tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
-    better = _better_than_base(table)
-    return {method: test for method, test in tests.items() if method in better and test.better}
+def _change_of_single_method(table: ResultsTable) -> str:
+    (row,), base = table.rows, table.base[PRIMARY]
+    assert row.gain is not None
+    outcome = "Better" if row.gain.difference > 0 else "Worse"
+    if not row.gain.significant:
+        outcome = "No measurable difference"
+    return (
+        f"{outcome}: {PRIMARY} {in_points(base)} -> {in_points(row.measures[PRIMARY].mean)} "
+        f"({points(row.gain.difference)}, {_interval(row.gain)}) on "
+        f"{counted(table.queries, 'test query')}"
+    )
 
 
 def _interval(test: PairedTest) -> str:
-    return f"95% interval {points(test.low)} to {points(test.high)}"
+    return f"95% interval {test.interval_in_points}"

@@ -31,21 +31,14 @@ def main() -> None:
         run_job(job)
     except KeyboardInterrupt:
         os._exit(130)
-    except OperaError as error:
-        fail("; ".join(error.lines))
     except Exception as error:
-        traceback.print_exc()
-        fail(f"{type(error).__name__}: {error}")
-
-
-def end_with_parent() -> None:
-    """Exit as soon as the parent ends, so that the next call can continue this run.
-
-    An interrupted run always resumes to the same result.
-    """
-    while os.read(0, 1):
-        pass
-    os._exit(1)
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, OperaError):
+            reason = "; ".join(error.lines)
+        else:
+            traceback.print_exc()
+        say(ERROR + " ".join(reason.split()), file=sys.stderr)
+        sys.exit(1)
 
 
 def run_job(job: Mapping[str, Any]) -> None:
@@ -56,10 +49,14 @@ def run_job(job: Mapping[str, Any]) -> None:
     drop_checkpoints(folder)
 
 
-def fail(reason: str) -> None:
-    """Write the reason to the log, and exit."""
-    say(ERROR + " ".join(reason.split()), file=sys.stderr)
-    sys.exit(1)
+def end_with_parent() -> None:
+    """Exit as soon as the parent ends, so that the next call can continue this run.
+
+    An interrupted run always resumes to the same result.
+    """
+    while os.read(0, 1):
+        pass
+    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ class Status:
     @classmethod
     def scan(cls, runs: Sequence[PlannedRun], jobs: int = 1) -> Status:
         """Find the finished runs; a run that cannot be read raises RunFolderError."""
-        found = ((planned.folder, run_in(planned.folder)) for planned in runs)
-        return cls(runs, jobs, {folder for folder, run in found if run and run.finished})
+        trained = [run_in(planned.folder) for planned in runs]
+        return cls(runs, jobs, {run.path for run in trained if run and run.finished})
 
     def plan(self, seconds: float) -> dict[str, Any]:
         """The plan of the grid and its estimated time, for JSON."""
@@ -70,6 +70,31 @@ class Status:
         """The runs that have neither finished nor failed."""
         ended = self.done | self.failed.keys()
         return [planned for planned in self.runs if planned.folder not in ended]
+
+    def add_ended(
+        self,
+        planned: PlannedRun,
+        failure: str | None,
+        session: Sequence[PlannedRun],
+        seconds: float,
+    ) -> None:
+        """Record and print that a run has ended.
+
+        The time left follows from the seconds that the runs of this session have taken.
+        """
+        if failure is not None:
+            self.failed[planned.folder] = failure
+            message = f"failed: {planned.title}: {failure}\n  full log: {planned.log}"
+            say(message, file=sys.stderr)
+            return
+        self.done.add(planned.folder)
+        value = Run.open(planned.folder).measures["final"][PRIMARY]
+        # runs count by their steps, if the grid sets them
+        done = sum(run.steps or 1 for run in session if run.folder in self.done)
+        left = seconds * sum(run.steps or 1 for run in self.waiting) / done
+        remaining = f", about {duration(left)} left" if left else ""
+        state = f"{len(self.done)} of {counted(len(self.runs), 'run')} done{remaining}"
+        say(f"done: {planned.title}: {PRIMARY} {in_points(value)}; {state}", file=sys.stderr)
 
 
 class Processes:
@@ -149,21 +174,6 @@ def run_grid(status: Status, model: str) -> None:
     plan = f"{len(runs)} of {counted(len(status.runs), 'run')} to train, {at_once} at a time"
     say(f"{plan}; the log of the first is {runs[0].log}", file=sys.stderr)
 
-    def report_end(planned: PlannedRun, failure: str | None) -> None:
-        if failure is not None:
-            status.failed[planned.folder] = failure
-            message = f"failed: {planned.title}: {failure}\n  full log: {planned.log}"
-            say(message, file=sys.stderr)
-            return
-        status.done.add(planned.folder)
-        value = Run.open(planned.folder).measures["final"][PRIMARY]
-        # runs count by their steps, if the grid sets them
-        done = sum(run.steps or 1 for run in runs if run.folder in status.done)
-        left = (time.monotonic() - started) * sum(run.steps or 1 for run in status.waiting) / done
-        remaining = f", about {duration(left)} left" if left else ""
-        state = f"{len(status.done)} of {counted(len(status.runs), 'run')} done{remaining}"
-        say(f"done: {planned.title}: {PRIMARY} {in_points(value)}; {state}", file=sys.stderr)
-
     processes = Processes(at_once)
     with ThreadPoolExecutor(at_once) as pool, signals_as_interrupt():
         futures = {
@@ -175,7 +185,8 @@ def run_grid(status: Status, model: str) -> None:
             while waiting:  # with a timeout, as a signal just before a wait does not end the wait
                 done, waiting = wait(waiting, WAIT_SECONDS, FIRST_COMPLETED)
                 for future in sorted(done, key=futures.__getitem__):  # in the order of the plan
-                    report_end(runs[futures[future]], future.result())
+                    seconds = time.monotonic() - started
+                    status.add_ended(runs[futures[future]], future.result(), runs, seconds)
         except BaseException:
             processes.stop(signal.SIGTERM)
             try:

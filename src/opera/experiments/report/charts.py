@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -66,6 +66,10 @@ PARTS = 40
 MOMENTS = {"at the start": 0.0, "halfway": 0.5, "at the end": 1.0}
 WINDOW = 0.2
 """The fraction of the steps that the figures of a moment cover."""
+Lines = Mapping[str, Sequence[Sequence[float]]]
+"""By method: x, y, and maybe ± for each point."""
+Estimate = tuple[str, float, PairedTest | None, str]
+"""A row of a forest plot: method, value, the test whose interval it shows, and text."""
 
 
 @dataclass(frozen=True)
@@ -74,26 +78,6 @@ class Picture:
 
     caption: str
     svg: Markup
-
-
-@dataclass(frozen=True)
-class Line:
-    """A method's line: its label, the points, and ± for each point or empty."""
-
-    method: str
-    x: Sequence[float]
-    y: Sequence[float]
-    spread: Sequence[float] = ()
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A row of a forest plot: a value, the test whose interval it shows, and its text."""
-
-    method: str
-    value: float
-    test: PairedTest | None
-    shown: str
 
 
 def _picture(caption: str, height: float, draw: Callable[[Axes], None]) -> Picture:
@@ -115,11 +99,12 @@ def forest(caption: str, label: str, rows: Sequence[Estimate], reference: float)
 
     def draw(axes: Axes) -> None:
         axes.axvline(reference, color=INK, linestyle=":")
-        for number, row in enumerate(rows):
-            ends, shade = _ends(row), colour(row.method)
-            axes.plot(ends, [number] * len(ends), color=shade, linewidth=2)
-            axes.plot(row.value, number, "o", color=shade)
-        names = [f"{shortened(row.method, LONGEST)}   {row.shown}" for row in rows]
+        for number, (method, value, test, _) in enumerate(rows):
+            if test is not None:  # its interval, shifted to the value
+                ends = [value + 100 * (end - test.difference) for end in (test.low, test.high)]
+                axes.plot(ends, [number, number], color=colour(method), linewidth=2)
+            axes.plot(value, number, "o", color=colour(method))
+        names = [f"{shortened(method, LONGEST)}   {text}" for method, _, _, text in rows]
         axes.set_yticks(range(len(rows)), names)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.grid(axis="y", visible=False)
@@ -132,7 +117,7 @@ def chart(
     caption: str,
     x_label: str,
     y_label: str,
-    lines: Sequence[Line],
+    lines: Lines,
     base: float | None = None,
 ) -> Picture:
     """Draw a line per method, a horizontal line for the base model, and a legend."""
@@ -140,20 +125,19 @@ def chart(
     def draw(axes: Axes) -> None:
         if base is not None:
             axes.axhline(base, color=INK, linestyle=":", label=BASE)
-        for line in lines:
-            shade = colour(line.method)
-            same_colour = [line.method for line in lines if colour(line.method) == shade]
+        for method, (x, y, *spread) in lines.items():
+            same_colour = [other for other in lines if colour(other) == colour(method)]
             axes.errorbar(
-                line.x,
-                line.y,
-                yerr=line.spread or None,
-                color=shade,
-                linestyle=DASHES[same_colour.index(line.method) % len(DASHES)],
-                marker="o" if len(line.x) <= MAX_POINTS else None,
+                x,
+                y,
+                yerr=spread[0] if spread else None,
+                color=colour(method),
+                linestyle=DASHES[same_colour.index(method) % len(DASHES)],
+                marker="o" if len(x) <= MAX_POINTS else None,
                 markersize=3,
-                label=shortened(line.method, LONGEST),
+                label=shortened(method, LONGEST),
             )
-        values = sorted({value for line in lines for value in line.x})
+        values = sorted({value for x, *_ in lines.values() for value in x})
         if len(values) <= MAX_TICKS:
             axes.set_xticks(values, [f"{value:,g}" for value in values])
         axes.set(xlabel=x_label, ylabel=y_label)
@@ -170,42 +154,47 @@ def colour(method: str) -> str:
 def forest_plots(table: ResultsTable, baseline: str | None) -> Iterator[Picture]:
     """Draw the methods' quality with the base model's, and the differences from the baseline."""
     base = 100 * table.base[PRIMARY]
-    rows = [Estimate(BASE, base, None, f"{base:.1f}")]
-    for row in table.rows:
-        mean = 100 * row.measures[PRIMARY].mean
-        rows.append(Estimate(row.method, mean, row.gain, f"{mean:.1f}"))
+    means = [100 * row.measures[PRIMARY].mean for row in table.rows]
     corrected = " (Holm-corrected)" if len(table.rows) > 1 else ""
     steps = f"after {table.trained}"
-    caption = f"{PRIMARY} {steps}, with the 95% interval{corrected} of its change by training"
-    yield forest(caption, PRIMARY, rows, base)
+    yield forest(
+        f"{PRIMARY} {steps}, with the 95% interval{corrected} of its change by training",
+        PRIMARY,
+        [
+            (BASE, base, None, f"{base:.1f}"),
+            *(
+                (row.method, mean, row.gain, f"{mean:.1f}")
+                for row, mean in zip(table.rows, means, strict=True)
+            ),
+        ],
+        base,
+    )
     tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
     if baseline is not None and tests:
-        rows = [Estimate(baseline, 0, None, "0")]
-        for method, test in tests.items():
-            rows.append(Estimate(method, 100 * test.difference, test, points(test.difference)))
-        caption = f"difference from {baseline} {steps}, with its Holm-corrected 95% interval"
-        yield forest(caption, f"points of {PRIMARY}", rows, 0)
-
-
-def _ends(row: Estimate) -> tuple[float, ...]:
-    """The ends of the test's interval in points, shifted to the value; empty without a test."""
-    if row.test is None:
-        return ()
-    return tuple(
-        row.value + 100 * (end - row.test.difference) for end in (row.test.low, row.test.high)
-    )
+        yield forest(
+            f"difference from {baseline} {steps}, with its Holm-corrected 95% interval",
+            f"points of {PRIMARY}",
+            [
+                (baseline, 0, None, "0"),
+                *(
+                    (method, 100 * test.difference, test, points(test.difference))
+                    for method, test in tests.items()
+                ),
+            ],
+            0,
+        )
 
 
 def steps_charts(groups: Sequence[Group], base: dict[str, float]) -> Iterator[Picture]:
     """Draw quality by number of steps. The runs have more than one."""
     methods = dict.fromkeys(group.method for group in groups)
     for measure in (PRIMARY, RECALL):
-        lines = []
+        lines = {}
         for method in methods:
             members = [group for group in groups if group.method == method]  # by ascending steps
             values = [group.mean_std(measure) for group in members]
             means, spread = [100 * v.mean for v in values], [100 * (v.std or 0.0) for v in values]
-            lines.append(Line(method, [group.steps for group in members], means, spread))
+            lines[method] = [group.steps for group in members], means, spread
         caption = (
             f"{measure} by number of steps, with separate runs for each point; ± one standard "
             "deviation over the seeds"
@@ -271,51 +260,47 @@ def learning_charts(run: Run) -> Iterator[Picture]:
         for name in ("step", "loss")
     ]
     steps, losses = ([float(part.mean()) for part in column_parts] for column_parts in parts)
-    yield chart("learning curve: training loss", "step", "loss", [Line(method, steps, losses)])
+    yield chart("learning curve: training loss", "step", "loss", {method: (steps, losses)})
     if len(evaluations := run.training.evaluations) > 1:
         name = run.training.measure or PRIMARY
         evaluated, values = zip(*evaluations, strict=True)
-        on_dev = Line(method, evaluated, [100 * value for value in values])
-        yield chart(f"learning curve: {name} on dev", "step", name, [on_dev])
+        on_dev = {method: (evaluated, [100 * value for value in values])}
+        yield chart(f"learning curve: {name} on dev", "step", name, on_dev)
 
 
-def sampled_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:
+def sampled_by_similarity(group: Group) -> NDArray[np.float64] | None:
     """How often a group's first seed sampled its pairs, by similarity (Figure 1).
 
-    By label, float64 ``[moments, bands]``: the frequency relative to plain fine-tuning (Equation
-    1), from the least similar pairs, over :data:`WINDOW` of the steps. Runs without similarities
-    are left out.
+    The frequency relative to plain fine-tuning (Equation 1), over :data:`WINDOW` of the steps:
+    float64 ``[moments, bands]``, from the least similar pairs. ``None`` without similarities.
     """
-    ratios = {}
-    for group in groups:
-        table = group.runs[0].pairs()
-        if "similarity" not in table.column_names:
-            continue
-        ids = table["query_id"].to_numpy(zero_copy_only=False)
-        _, query, counts = np.unique(ids, return_inverse=True, return_counts=True)
-        expected = 1 / (len(counts) * counts[query])
-        order = np.argsort(table["similarity"].to_numpy(), kind="stable")
-        bands = np.array_split(order, min(BANDS, len(order)))
-        draws = group.runs[0].draws()
-        step, pair = draws["step"].to_numpy(), draws["pair"].to_numpy()
-        rows = []
-        for moment in MOMENTS.values():
-            start = moment * (1 - WINDOW) * step.max()
-            window = pair[(step > start) & (step <= start + max(1, WINDOW * step.max()))]
-            sampled = np.bincount(window, minlength=len(expected)) / len(window)
-            rows.append([sampled[band].sum() / expected[band].sum() for band in bands])
-        ratios[group.method] = np.array(rows)
-    return ratios
+    table, draws = group.runs[0].pairs(), group.runs[0].draws()
+    if "similarity" not in table.column_names:
+        return None
+    queries = table["query_id"].to_pandas()
+    pairs_of_query = queries.map(queries.value_counts()).to_numpy()
+    expected = 1 / (queries.nunique() * pairs_of_query)
+    order = np.argsort(table["similarity"].to_numpy(), kind="stable")
+    bands = np.array_split(order, min(BANDS, len(order)))
+    step, pair = draws["step"].to_numpy(), draws["pair"].to_numpy()
+    ratios = []
+    for moment in MOMENTS.values():
+        start = moment * (1 - WINDOW) * step.max()
+        window = pair[(step > start) & (step <= start + max(1, WINDOW * step.max()))]
+        sampled = np.bincount(window, minlength=len(expected)) / len(window)
+        ratios.append([sampled[band].sum() / expected[band].sum() for band in bands])
+    return np.array(ratios)
 
 
 def sampling_charts(groups: Sequence[Group]) -> Iterator[Picture]:
     """Draw Figure 1 of the paper at the start, in the middle and at the end of training."""
-    ratios = sampled_by_similarity(groups)
+    by_method = {group.method: sampled_by_similarity(group) for group in groups}
+    ratios = {method: values for method, values in by_method.items() if values is not None}
     for number, moment in enumerate(MOMENTS) if ratios else ():
-        lines = []
-        for label, by_moment in ratios.items():
+        lines = {}
+        for method, by_moment in ratios.items():
             ratio = by_moment[number].tolist()
             percentiles = [100 * (band + 0.5) / len(ratio) for band in range(len(ratio))]
-            lines.append(Line(label, percentiles, ratio))
+            lines[method] = percentiles, ratio
         caption = f"how often pairs are sampled {moment}, relative to plain fine-tuning"
         yield chart(caption, "pairs by similarity, percentile", "× as often as ft", lines)

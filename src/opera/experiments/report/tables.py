@@ -147,8 +147,7 @@ def _means(name: str, means: Mapping[str, float]) -> dict[str, str]:
 
 def _points(test: PairedTest) -> dict[str, str]:
     """A difference and its interval, in points."""
-    interval = f"{points(test.low)} to {points(test.high)}"
-    return {"points": points(test.difference), INTERVAL: interval}
+    return {"points": points(test.difference), INTERVAL: test.interval_in_points}
 
 
 def _cost(table: ResultsTable) -> ReportTable:

@@ -143,8 +143,7 @@ def _title(comparison: Comparison) -> str:
 
 def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
     """The template's values for one data set."""
-    final_groups, method = comparison.groups_of(final), recommended(final, comparison.baseline)
-    best = next((group for group in final_groups if group.method == method), final_groups[0])
+    best = comparison.group(final, recommended(final, comparison.baseline))
     section = {
         "name": final.name,
         "conclusion": f"{conclusion(final, comparison.baseline)}.",
@@ -155,7 +154,7 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
         "labels": labels_chart([best]),
         "cutoffs": best.runs[0].record.cutoffs,
         "shown_run": f"{best.method}, seed {best.seeds[0]}",
-        "sampling": list(sampling_charts(final_groups)),
+        "sampling": list(sampling_charts(comparison.groups_of(final))),
         "guard": [dev_sentence(row.guard.typical) for row in final.rows if row.guard],
         "warnings": final.warnings,
         "other_steps": {
