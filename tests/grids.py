@@ -128,7 +128,7 @@ def finish_planned(cell: PlannedRun, model: Path | None = None, ndcg: float = 0.
     if model is not None:
         from opera.training.prepare import load_and_check
 
-        data = load_all([cell.data, *cell.also])
+        data = load_all([cell.data, *cell.reading["also"]])
         identity = load_and_check(data, str(model), make_recipe(cell.values)).identity
     values = ndcg + np.linspace(-0.1, 0.1, 5)
     write_run(

@@ -24,7 +24,6 @@ from opera.cli.options import (
     collect_values,
     grouped,
     interruptible,
-    listed,
     numbers,
     parser_of,
     path_option,
@@ -40,7 +39,7 @@ from opera.core.terminal import counted, json_text, place, say
 
 if TYPE_CHECKING:
     from opera.experiments.analysis import Comparison
-    from opera.experiments.grid.run import Status
+    from opera.experiments.grid.run import Grid
 
 
 BaselineOption = Annotated[
@@ -103,12 +102,11 @@ def compare(
     from opera.data.loading import additional_sources
     from opera.experiments.grid.compare import (
         analyse_grid,
-        check_baseline,
         estimate_seconds,
         prepare_grid,
-        train_grid,
     )
     from opera.experiments.grid.plan import grid_axes
+    from opera.experiments.grid.run import train_grid
 
     axes, shared = grid_axes(
         collect_values(
@@ -121,12 +119,13 @@ def compare(
             bm25=bm25,
             **settings,
         ),
-        None if methods is None else listed(methods),
+        methods,
         numbers("seeds", seeds),
         numbers("steps", steps, "100,1000"),
+        baseline,
     )
     sources = [tables.source(name, strict=not reads_lists(shared)) for name in data or (None,)]
-    status = prepare_grid(
+    grid = prepare_grid(
         sources,
         axes,
         out,
@@ -136,32 +135,31 @@ def compare(
         additional_sources(also or (), **tables.reading),
         **tables.reading,
     )
-    baseline = check_baseline(baseline, axes)
     if plan:
         with interruptible(lambda: "nothing was written"):
-            seconds = estimate_seconds(status, model)
+            seconds = estimate_seconds(grid)
         show(
             as_json,
-            partial(status.plan, seconds),
-            partial(print_plan, status=status, seconds=seconds),
+            partial(grid.plan, seconds),
+            partial(print_plan, grid=grid, seconds=seconds),
         )
         return
-    if not status.waiting:
-        say(f"all {counted(len(status.runs), 'run')} are already done", file=sys.stderr)
+    if not grid.waiting:
+        say(f"all {counted(len(grid.runs), 'run')} are already done", file=sys.stderr)
     with interruptible(
         lambda: (
-            f"{len(status.done)} of {counted(len(status.runs), 'run')} done; the same command "
+            f"{len(grid.done)} of {counted(len(grid.runs), 'run')} done; the same command "
             "continues where it stopped"
         )
     ):
-        train_grid(status, out, model)
-    if status.failed:
-        failed = counted(len(status.failed), "run")
+        train_grid(grid)
+    if grid.failed:
+        failed = counted(len(grid.failed), "run")
         say(f"{failed} failed, see above; the same command tries again", file=sys.stderr)
-    if status.done:
-        comparison = analyse_grid(status, out, baseline)
+    if grid.done:
+        comparison = analyse_grid(grid)
         show(as_json, comparison.as_dict, partial(print_results, comparison=comparison, out=out))
-    if status.failed:
+    if grid.failed:
         raise typer.Exit(1)
 
 
@@ -216,16 +214,16 @@ def report(
     say(f"{place(path)}: open it in a browser (self-contained)")
 
 
-def print_plan(screen: Screen, status: Status, seconds: float) -> None:
+def print_plan(screen: Screen, grid: Grid, seconds: float) -> None:
     """Print a row per run, and how long the runs take that are not finished."""
     rows = []
-    for run in status.runs:
+    for run in grid.runs:
         steps = "auto" if run.steps is None else f"{run.steps:,}"
-        state = "done" if run.folder in status.done else "to train"
+        state = "done" if run.folder in grid.done else "to train"
         rows.append((run.data_name, run.label, steps, str(run.seed), state))
     screen.table(("data", "method", "steps", "seed", "state"), rows, words=2)
-    time_left = f"; the rest takes about {duration(seconds)}" if status.waiting else ""
-    screen.lines(f"{len(status.done)} of {counted(len(status.runs), 'run')} done{time_left}")
+    time_left = f"; the rest takes about {duration(seconds)}" if grid.waiting else ""
+    screen.lines(f"{len(grid.done)} of {counted(len(grid.runs), 'run')} done{time_left}")
 
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:

@@ -20,9 +20,9 @@ from opera.cli.options import collect_values
 from opera.config.recipe import ADAPT_ARGUMENTS, make_recipe, recipes_by_name
 from opera.core.errors import RunFolderError, SettingError
 from opera.data.loading import named_source
-from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
+from opera.experiments.grid.compare import analyse_grid, prepare_grid
 from opera.experiments.grid.plan import GridAxes, grid_axes
-from opera.experiments.grid.run import Status
+from opera.experiments.grid.run import Grid
 
 Call = Callable[..., Done]
 
@@ -33,10 +33,10 @@ def test_a_grid_takes_every_shipped_recipe(recipe: str, beir: Path, static_model
     axes, shared = grid_axes(collect_values([recipe], None), None, [0])
     for name in ("negatives", "range", "relevant_grade"):  # what the tiny data set lacks
         shared.pop(name, None)
-    status = prepare_grid([str(beir)], axes, tmp_path / "grid", str(static_model), shared, 1)
+    grid = prepare_grid([str(beir)], axes, tmp_path / "grid", str(static_model), shared, 1)
     methods = [given["method"]] if "method" in given else ["ft", "denoise"]
-    assert [cell.values["method"] for cell in status.runs] == methods
-    assert {cell.steps for cell in status.runs} == {given.get("max_steps")}
+    assert [cell.values["method"] for cell in grid.runs] == methods
+    assert {cell.steps for cell in grid.runs} == {given.get("max_steps")}
 
 
 def permute_weights(model: Path) -> None:
@@ -71,7 +71,7 @@ def test_finished_runs_with_other_decisions_or_teacher_scores_are_refused(
     relevant = data.training_split().relevant()
     query, document = data.queries.ids(relevant.query_rows[:1])[0], data.corpus.ids(relevant.doc_rows[:1])[0]
 
-    def prepare(name: str, shared: dict[str, Any]) -> Status:
+    def prepare(name: str, shared: dict[str, Any]) -> Grid:
         out = tmp_path / name
         (cell,) = planned(out, data=[str(beir)], methods=["ft"], seeds=[0], shared=shared)
         if not cell.folder.exists():
@@ -174,11 +174,14 @@ def test_a_baseline_goes_by_the_name_that_the_user_gave_it(tmp_path: Path) -> No
     cells = planned(tmp_path, methods=["sp:k=0.25", "dp", "ft"], seeds=[0])
     for cell in cells:
         finish_planned(cell)
-    assert analyse_grid(Status.scan(cells), tmp_path, "sp:k=0.25").baseline == "sp"
-    assert analyse_grid(Status.scan(cells), tmp_path, None).baseline == "ft"
+
+    def analysed(baseline: str | None) -> str | None:
+        return analyse_grid(Grid(tmp_path, "model", cells, baseline=baseline)).baseline
+
+    assert analysed("sp:k=0.25") == "sp"
+    assert analysed(None) == "ft"
     (cells[0].folder / "run.json").unlink()
-    assert analyse_grid(Status.scan(cells), tmp_path, "sp:k=0.25").baseline == "ft", "its cell failed"
-    axes = GridAxes(("sp:k=0.25", "dp"), (0,), (10,))
-    assert check_baseline("DP", axes) == "dp"
+    assert analysed("sp:k=0.25") == "ft", "its cell failed"
+    assert grid_axes({}, "sp:k=0.25,dp", baseline="DP")[0].baseline == "dp"
     with pytest.raises(SettingError, match=r"--baseline sp: must be one of the methods: sp:k=0\.25, dp"):
-        check_baseline("sp", axes)
+        grid_axes({}, "sp:k=0.25,dp", baseline="sp")

@@ -14,7 +14,7 @@ import pytest
 from grids import planned
 from opera.core import environment
 from opera.experiments.grid import run
-from opera.experiments.grid.run import Processes, Status, run_grid
+from opera.experiments.grid.run import Grid, Processes, train_grid
 
 
 def wait_for(path: Path) -> None:
@@ -44,8 +44,8 @@ def test_a_signal_lets_the_running_cell_save_and_a_second_ctrl_c_kills_it(
     first: int, second: int | None, sham_cells: list[subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     handler = signal.getsignal(signal.SIGTERM)
-    status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[0, 1]))
-    folder, killed = status.runs[0].folder, second == signal.SIGINT
+    grid = Grid(tmp_path, "model", planned(tmp_path, methods=["ft"], seeds=[0, 1]))
+    folder, killed = grid.runs[0].folder, second == signal.SIGINT
 
     def send() -> None:
         wait_for(folder.with_name("started"))
@@ -58,8 +58,8 @@ def test_a_signal_lets_the_running_cell_save_and_a_second_ctrl_c_kills_it(
 
     threading.Thread(target=send, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
-        run_grid(status, "model")
-    assert (status.failed, status.done) == ({}, set())
+        train_grid(grid)
+    assert (grid.failed, grid.done) == ({}, set())
     (cell,) = sham_cells
     assert cell.wait() == (-signal.SIGKILL if killed else 0)
     assert folder.is_dir() is not killed

@@ -43,7 +43,7 @@ def test_a_grid_trains_on_data_sets_together(
 def test_a_list_of_data_sets_is_compared_one_after_the_other(beir: Path, other: Path, tmp_path: Path) -> None:
     cells = planned(tmp_path, data=[str(beir), str(other)], methods=["ft"], seeds=[0])
     assert [cell.data_name for cell in cells] == ["topics", "other"]
-    assert [cell.also for cell in cells] == [(), ()]
+    assert [cell.reading["also"] for cell in cells] == [[], []]
 
 
 @pytest.mark.parametrize("kind", [list, tuple])

@@ -9,10 +9,10 @@ from typing import Any
 
 from opera.config.recipe import make_recipe
 from opera.config.training import EncodingSettings, reads_lists
-from opera.core.arguments import several, text, texts, whole_number
+from opera.core.arguments import whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder
-from opera.core.locks import LOCK_FILE, sole_use
+from opera.core.locks import LOCK_FILE
 from opera.core.paths import RUN_FILE, expand_user, user_path
 from opera.data import Mixture, check_stays_out, load_all
 from opera.data.identity import log_copies
@@ -22,8 +22,8 @@ from opera.data.loading import (
     named_source,
 )
 from opera.experiments.analysis import Comparison, analyse_runs, find_runs, group_runs
-from opera.experiments.grid.plan import GridAxes, PlannedRun, canonical_label, grid_axes, plan_grid
-from opera.experiments.grid.run import Status, run_grid
+from opera.experiments.grid.plan import GridAxes, PlannedRun, grid_axes, plan_grid
+from opera.experiments.grid.run import Grid, train_grid
 from opera.identity.run import refuse_other_run, run_identity
 from opera.retrieval.locate import is_loaded, locate_model
 from opera.retrieval.measures import parse_measures
@@ -106,21 +106,13 @@ def compare(
     sources = [
         str(named_source(source, columns=columns, **reading, strict=strict)) for source in sets
     ]
-    folder, model = user_path(out, "--out"), expand_user(model, "--model")
-    if isinstance(methods, str):
-        methods = [label for label in methods.split(",") if label.strip()]
-    axes, shared = grid_axes(
-        settings,
-        None if methods is None else texts(methods, "methods"),
-        None if seeds is None else several(seeds, "seeds", "whole numbers"),
-        None if steps is None else several(steps, "steps", "whole numbers"),
-    )
-    status = prepare_grid(sources, axes, folder, str(model), shared, jobs, more, **reading)
-    baseline = check_baseline(baseline, axes)
-    train_grid(status, folder, str(model))
-    if status.failed:
-        raise TrainingError(*(f"{path}: {reason}" for path, reason in status.failed.items()))
-    return analyse_grid(status, folder, baseline)
+    folder, path = user_path(out, "--out"), str(expand_user(model, "--model"))
+    axes, shared = grid_axes(settings, methods, seeds, steps, baseline)
+    grid = prepare_grid(sources, axes, folder, path, shared, jobs, more, **reading)
+    train_grid(grid)
+    if grid.failed:
+        raise TrainingError(*(f"{run}: {reason}" for run, reason in grid.failed.items()))
+    return analyse_grid(grid)
 
 
 def prepare_grid(
@@ -133,7 +125,7 @@ def prepare_grid(
     also: Sequence[str] = (),
     encoding: str | None = None,
     skip_bad_rows: bool = False,
-) -> Status:
+) -> Grid:
     """Plan a grid, check it, and find the finished runs. Writes nothing.
 
     Every run trains on a data set of ``data`` together with those of ``also``. ``encoding`` and
@@ -149,6 +141,24 @@ def prepare_grid(
         if isinstance(folder, Path):  # the runs warn only in their logs
             prompts = (shared.get(f"{role}_prompt") for role in ROLES)
             warn_of_missing_prompts(prompts_in_folder(folder), model, *prompts)
+    _check_out(out, runs)
+    grid = Grid(out, model, runs, jobs, axes.baseline)
+    fingerprints: dict[str, str] = {}
+    for source in data:
+        loaded = load_all([source, *also], encoding, skip_bad_rows)
+        check_stays_out(out, "--out", loaded)
+        for data_set in loaded.data_sets:
+            log_copies(data_set)
+        for planned in (planned for planned in runs if planned.data == source):
+            if planned.seed == axes.seeds[0] and planned.steps == axes.steps[0]:
+                prepare_data(loaded, make_recipe(planned.values))
+            if (run := run_in(planned.folder)) is not None:
+                _check_same(planned, run.record.identity, model, loaded, fingerprints)
+    return grid
+
+
+def _check_out(out: Path, runs: Sequence[PlannedRun]) -> None:
+    """Refuse a folder that holds a run, or files that are not those of a grid."""
     check_folder(out, "--out")
     ours = {LOCK_FILE, *(planned.folder.relative_to(out).parts[0] for planned in runs)}
     others = {path.name for path in out.iterdir()} - ours if out.is_dir() else set()
@@ -157,20 +167,6 @@ def prepare_grid(
         problem = "is not empty and was not written by opera compare"
     if problem is not None:
         raise RunFolderError(f"--out {out}: {problem}; pass an empty or new folder")
-    status, fingerprints = Status.scan(runs, jobs), dict[str, str]()
-    for source in data:
-        loaded = load_all([source, *also], encoding, skip_bad_rows)
-        check_stays_out(out, "--out", loaded)
-        for data_set in loaded.data_sets:
-            log_copies(data_set)
-        of_source = [planned for planned in runs if planned.data == source]
-        by_method = {planned.label: planned for planned in reversed(of_source)}
-        for planned in by_method.values():
-            prepare_data(loaded, make_recipe(planned.values))
-        for planned in of_source:
-            if (run := run_in(planned.folder)) is not None:
-                _check_same(planned, run.record.identity, model, loaded, fingerprints)
-    return status
 
 
 def _check_same(
@@ -196,14 +192,7 @@ def _check_same(
     refuse_other_run(str(planned.folder), recorded, identity, "pass another --out")
 
 
-def train_grid(status: Status, out: Path, model: str) -> None:
-    """Train the runs that are not finished, while no other process runs a grid in the folder."""
-    out.mkdir(parents=True, exist_ok=True)  # it will hold the lock
-    with sole_use(out, "runs this grid"):
-        run_grid(status, model)
-
-
-def estimate_seconds(status: Status, model: str) -> float:
+def estimate_seconds(grid: Grid) -> float:
     """Estimate the seconds of the runs that are not finished.
 
     One run of each data set and number of steps is timed as by :func:`opera.run.adapt.foresee`.
@@ -214,32 +203,21 @@ def estimate_seconds(status: Status, model: str) -> float:
         TrainingError: if the timed steps fail.
     """
     alike: dict[tuple[str, int | None], list[PlannedRun]] = {}
-    for run in status.waiting:
+    for run in grid.waiting:
         alike.setdefault((run.data, run.steps), []).append(run)
     return sum(
-        len(runs) * foresee(**runs[0].call(model), overwrite=True).seconds
+        len(runs) * foresee(**runs[0].call(grid.model), overwrite=True).seconds
         for runs in alike.values()
     )
 
 
-def check_baseline(baseline: str | None, axes: GridAxes) -> str | None:
-    """Return the baseline's label; SettingError if it is not one of the methods."""
-    if baseline is None:
-        return None
-    label = canonical_label(text(baseline, "baseline"))
-    if label not in axes.methods:
-        known = ", ".join(axes.methods)
-        raise SettingError(f"--baseline {baseline}: must be one of the methods: {known}")
-    return label
-
-
-def analyse_grid(status: Status, out: Path, baseline: str | None) -> Comparison:
+def analyse_grid(grid: Grid) -> Comparison:
     """Analyse the runs in a grid's folder, including those of earlier calls.
 
     The analysis may label the baseline differently from this call. It has no baseline if all runs
     of the baseline failed.
     """
-    folders = {planned.folder for planned in status.runs if planned.label == baseline} & status.done
-    groups = group_runs(find_runs(out)[0]) if folders else []
+    folders = {run.folder for run in grid.runs if run.label == grid.baseline} & grid.done
+    groups = group_runs(find_runs(grid.out)[0]) if folders else []
     labels = [group.method for group in groups if folders & {run.path for run in group.runs}]
-    return analyse_runs(out, labels[0] if labels else None)
+    return analyse_runs(grid.out, labels[0] if labels else None)

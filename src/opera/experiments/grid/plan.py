@@ -22,7 +22,7 @@ from typing import Any
 from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
-from opera.core.arguments import plain
+from opera.core.arguments import plain, several, text
 from opera.core.errors import SettingError
 from opera.core.paths import without_parents
 from opera.core.terminal import shortened
@@ -30,7 +30,7 @@ from opera.data.names import source_name
 from opera.experiments.analysis import short_name
 from opera.methods import DEFAULT_METHOD, METHODS, method_named
 
-AXES: Mapping[str, Sequence[Any]] = {
+AXES: Mapping[str, tuple[Any, ...]] = {
     "method": ("ft", DEFAULT_METHOD),
     "seed": (0, 1, 2),
     "max_steps": (None,),
@@ -40,20 +40,24 @@ AXES: Mapping[str, Sequence[Any]] = {
 
 @dataclass(frozen=True)
 class GridAxes:
-    """The settings that differ between the runs of a data set; ``None`` means automatic steps."""
+    """The settings that differ between the runs of a data set; ``None`` means automatic steps.
+
+    ``baseline`` is one of the methods, or ``None`` to let the analysis choose.
+    """
 
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
     steps: tuple[int | None, ...]
+    baseline: str | None = None
 
 
 @dataclass(frozen=True)
 class PlannedRun:
     """A run of a grid; ``values`` are the user's settings with method, steps and seed, and
-    ``reading`` are the options of lists of pairs, such as their encoding."""
+    ``reading`` are the further data sets and the options of lists of pairs, as arguments of
+    :func:`opera.adapt`."""
 
     data: str
-    also: Sequence[str]
     label: str
     steps: int | None
     seed: int
@@ -68,8 +72,8 @@ class PlannedRun:
 
     def call(self, model: str) -> dict[str, Any]:
         """The arguments of :func:`opera.adapt`, as JSON for the process of the run."""
-        arguments = {"data": self.data, "also": [*self.also], "model": model}
-        return {**arguments, "out": str(self.folder), **self.reading, **self.values}
+        arguments = {"data": self.data, "model": model, "out": str(self.folder)}
+        return {**arguments, **self.reading, **self.values}
 
     @property
     def data_name(self) -> str:
@@ -85,42 +89,56 @@ class PlannedRun:
 
 def grid_axes(
     values: Mapping[str, Any],
-    methods: Sequence[str] | None = None,
+    methods: str | Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     steps: Sequence[int] | None = None,
+    baseline: str | None = None,
 ) -> tuple[GridAxes, dict[str, Any]]:
     """Split the values of a recipe into the grid's axes and the settings that all runs share.
 
     The recipe's ``method``, ``seed`` and ``max_steps`` are defaults; the arguments override them.
+    ``methods`` may be a text with commas.
     """
     shared = with_full_names(values)
-    arguments = {"method": methods, "seed": seeds, "max_steps": steps}
-    axes = {**AXES, **{name: (shared.pop(name),) for name in AXES if name in shared}}
-    axes |= {name: values for name, values in arguments.items() if values is not None}
-    counts = axes["max_steps"]
-    return GridAxes(
-        methods=tuple(canonical_label(str(label)) for label in axes["method"]),
-        seeds=tuple(parsed_axis("seed", seed) for seed in axes["seed"]),
-        steps=tuple(None if count is None else parsed_axis("max_steps", count) for count in counts),
-    ), shared
+    if isinstance(methods, str):
+        methods = [label for label in methods.split(",") if label.strip()]
+
+    def axis(name: str, argument: str, plural: str, values: Any) -> tuple[Any, ...]:
+        default = (shared.pop(name),) if name in shared else AXES[name]
+        return default if values is None else several(values, argument, plural)
+
+    labels = [
+        canonical_label(text(label, "methods"))
+        for label in axis("method", "methods", "texts", methods)
+    ]
+    numbers = [_parsed("seed", seed) for seed in axis("seed", "seeds", "whole numbers", seeds)]
+    counts = [
+        None if count is None else _parsed("max_steps", count)
+        for count in axis("max_steps", "steps", "whole numbers", steps)
+    ]
+    against = None if baseline is None else canonical_label(text(baseline, "baseline"))
+    if against is not None and against not in labels:
+        known = ", ".join(labels)
+        raise SettingError(f"--baseline {baseline}: must be one of the methods: {known}")
+    return GridAxes(tuple(labels), tuple(numbers), tuple(counts), against), shared
 
 
-def parsed_axis(name: str, value: Any) -> int:
+def _parsed(name: str, value: Any) -> int:
     """Parse a value of an axis by the rules for recipes."""
     return int(make_recipe({name: value}).train.flat()[name])
 
 
-def canonical_label(text: str) -> str:
+def canonical_label(label: str) -> str:
     """Spell a label's method as the registry does: ``DP:levels=query`` is ``dp:levels=query``."""
-    name, colon, settings = text.strip().partition(":")
+    name, colon, settings = label.strip().partition(":")
     with suppress(SettingError):  # plan_grid reports all mistakes together
         name = method_named(name).name
     return f"{name}{colon}{settings}"
 
 
-def parse_method(text: str) -> tuple[str, dict[str, Any]]:
+def parse_method(label: str) -> tuple[str, dict[str, Any]]:
     """Parse ``dp`` or ``dp:levels=query:range=10:50`` into the method's name and its settings."""
-    name, *parts = re.split(r":(?=[A-Za-z_]\w*=)", canonical_label(text))
+    name, *parts = re.split(r":(?=[A-Za-z_]\w*=)", canonical_label(label))
     return name, parse_assignments(parts)
 
 
@@ -139,13 +157,14 @@ def plan_grid(
     # "data" and "./data" are the same folder
     places = [os.path.realpath(source) if os.path.lexists(source) else source for source in data]
     first = [data[places.index(place)] for place in places]
-    options = {"DATA": first, **{f"--{name}": values for name, values in vars(axes).items()}}
-    for option, values in options.items():
-        if not values:
+    options: dict[str, Sequence[Any]] = {"DATA": first}
+    options |= {f"--{name}": getattr(axes, name) for name in ("methods", "seeds", "steps")}
+    for option, choices in options.items():
+        if not choices:
             raise SettingError(f"{option}: pass at least one value")
-        if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
+        if repeated := [value for index, value in enumerate(choices) if value in choices[:index]]:
             raise SettingError(f"{option}: {shortened(str(repeated[0]))} is given twice")
-    names = _folder_names(data, also)
+    names, arguments = _folder_names(data, also), {"also": [*also], **reading}
     by_label = _settings_by_label(axes, plain(with_full_names(shared)))
     runs = []
     for seed, source, steps, label in product(axes.seeds, data, axes.steps, axes.methods):
@@ -153,7 +172,7 @@ def plan_grid(
         folder = out / names[source] / label.replace(":", ",") / by_steps / f"seed{seed}"
         axis_values = {"seed": seed} if steps is None else {"max_steps": steps, "seed": seed}
         values = {**by_label[label], **axis_values}
-        runs.append(PlannedRun(source, also, label, steps, seed, folder, values, reading))
+        runs.append(PlannedRun(source, label, steps, seed, folder, values, arguments))
     return runs
 
 

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 
 from opera.core.environment import threads_are_given, usable_cores
 from opera.core.intervals import in_points
+from opera.core.locks import sole_use
 from opera.core.measure_names import PRIMARY
 from opera.core.processes import signals_as_interrupt
 from opera.core.progress import duration
@@ -36,19 +37,31 @@ ERROR = "opera: error: "
 
 
 @dataclass
-class Status:
-    """The runs of a grid in their order, with the folders of finished and failed runs."""
+class Grid:
+    """The runs of a grid.
 
+    Attributes:
+        out: the folder of the grid.
+        model: the base model of all runs.
+        runs: the runs in the order in which they are trained.
+        jobs: number of runs at once.
+        baseline: label of the method that all other methods are tested against; ``None`` lets the
+            analysis choose.
+        done: the folders of finished runs. A run that cannot be read raises RunFolderError.
+        failed: why the runs of this session failed, by folder.
+    """
+
+    out: Path
+    model: str
     runs: Sequence[PlannedRun]
     jobs: int = 1
-    done: set[Path] = field(default_factory=set)
-    failed: dict[Path, str] = field(default_factory=dict)
+    baseline: str | None = None
+    done: set[Path] = field(init=False)
+    failed: dict[Path, str] = field(init=False, default_factory=dict)
 
-    @classmethod
-    def scan(cls, runs: Sequence[PlannedRun], jobs: int = 1) -> Status:
-        """Find the finished runs; a run that cannot be read raises RunFolderError."""
-        trained = [run_in(planned.folder) for planned in runs]
-        return cls(runs, jobs, {run.path for run in trained if run and run.finished})
+    def __post_init__(self) -> None:
+        trained = [run_in(planned.folder) for planned in self.runs]
+        self.done = {run.path for run in trained if run and run.finished}
 
     def plan(self, seconds: float) -> dict[str, Any]:
         """The plan of the grid and its estimated time, for JSON."""
@@ -159,39 +172,48 @@ def _failure(status: int, log: Path) -> str | None:
     return f"its process ended with {reason}"
 
 
-def run_grid(status: Status, model: str) -> None:
-    """Train the runs that are not finished, print a line when a run ends, and update the status.
+def train_grid(grid: Grid) -> None:
+    """Train the runs that are not finished, while no other process runs a grid in the folder.
 
-    An interrupted run resumes from its checkpoint. If a run fails, the status records it and the
-    other runs go on. The runs share the base model's embeddings and rankings through the cache.
-    Ctrl-C or SIGTERM stops the runs, waits for their checkpoints, and raises KeyboardInterrupt. A
-    second Ctrl-C kills them.
+    A line is printed when a run ends. An interrupted run resumes from its checkpoint. If a run
+    fails, the grid records it and the other runs go on. The runs share the base model's embeddings
+    and rankings through the cache. Ctrl-C or SIGTERM stops the runs, waits for their checkpoints,
+    and raises KeyboardInterrupt. A second Ctrl-C kills them.
     """
-    runs, started = status.waiting, time.monotonic()
-    if not runs:
+    if not (runs := grid.waiting):
         return
-    at_once = min(status.jobs, len(runs))
-    plan = f"{len(runs)} of {counted(len(status.runs), 'run')} to train, {at_once} at a time"
+    at_once = min(grid.jobs, len(runs))
+    plan = f"{len(runs)} of {counted(len(grid.runs), 'run')} to train, {at_once} at a time"
     say(f"{plan}; the log of the first is {runs[0].log}", file=sys.stderr)
+    grid.out.mkdir(parents=True, exist_ok=True)  # it will hold the lock
+    with (
+        sole_use(grid.out, "runs this grid"),
+        ThreadPoolExecutor(at_once) as pool,
+        signals_as_interrupt(),
+    ):
+        _train_runs(grid, runs, Processes(at_once), pool)
 
-    processes = Processes(at_once)
-    with ThreadPoolExecutor(at_once) as pool, signals_as_interrupt():
-        futures = {
-            pool.submit(processes.run, planned.call(model), planned.log): number
-            for number, planned in enumerate(runs)
-        }
+
+def _train_runs(
+    grid: Grid, runs: Sequence[PlannedRun], processes: Processes, pool: Executor
+) -> None:
+    started = time.monotonic()
+    futures = {
+        pool.submit(processes.run, planned.call(grid.model), planned.log): number
+        for number, planned in enumerate(runs)
+    }
+    try:
+        waiting = set(futures)
+        while waiting:  # with a timeout, as a signal just before a wait does not end the wait
+            done, waiting = wait(waiting, WAIT_SECONDS, FIRST_COMPLETED)
+            for future in sorted(done, key=futures.__getitem__):  # in the order of the plan
+                seconds = time.monotonic() - started
+                grid.add_ended(runs[futures[future]], future.result(), runs, seconds)
+    except BaseException:
+        processes.stop(signal.SIGTERM)
         try:
-            waiting = set(futures)
-            while waiting:  # with a timeout, as a signal just before a wait does not end the wait
-                done, waiting = wait(waiting, WAIT_SECONDS, FIRST_COMPLETED)
-                for future in sorted(done, key=futures.__getitem__):  # in the order of the plan
-                    seconds = time.monotonic() - started
-                    status.add_ended(runs[futures[future]], future.result(), runs, seconds)
-        except BaseException:
-            processes.stop(signal.SIGTERM)
-            try:
-                while wait(futures, WAIT_SECONDS).not_done:
-                    pass
-            except KeyboardInterrupt:
-                processes.stop(signal.SIGKILL)
-            raise
+            while wait(futures, WAIT_SECONDS).not_done:
+                pass
+        except KeyboardInterrupt:
+            processes.stop(signal.SIGKILL)
+        raise
