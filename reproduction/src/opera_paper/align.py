@@ -28,8 +28,6 @@ from opera_paper.tables import (
 
 BUCKETS = ("hard", "medium", "easy")
 """Thirds of the test queries by similarity to their positives, ascending (Appendix D.6)."""
-WARM_UP = 5
-"""Number of first steps that timings omit."""
 NOT_RUN, NOT_MEASURED, NOT_RECORDED = "not run", "not measured", "not recorded"
 NO_BASELINE = "FT not run"
 SPEED, SPEED_DIFFERENCE, OVERHEAD = "Iters/sec", "Speed Diff (%)", "Per-step overhead (%)"
@@ -45,9 +43,7 @@ class Runs:
     @property
     def seconds_per_step(self) -> float:
         """The median over steps, then over seeds."""
-        seconds = [run.trace()["seconds"].to_numpy() for run in self.runs]
-        warm = [part[WARM_UP:] if len(part) > 2 * WARM_UP else part for part in seconds]
-        return float(np.median([np.median(part) for part in warm]))
+        return float(np.median([np.median(run.step_seconds()) for run in self.runs]))
 
 
 @dataclass(frozen=True)

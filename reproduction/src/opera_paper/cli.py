@@ -16,7 +16,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 import opera
-from opera.data import check_stays_out, with_relevant_grade
+from opera.data import check_stays_out, counts_in_words, with_relevant_grade
 from opera_paper import align, reproduce
 from opera_paper.catalogue import PAPER_SETS, find_set
 from opera_paper.noise import NEEDS, WRONG_PAIRS, add_wrong_pairs, write_noisy
@@ -73,8 +73,7 @@ def data_(
         counts = with_relevant_grade(loaded, entry.relevant_grade).counts()
         note = entry.count_note(loaded) or "all counts match Table 8"
         record = {"source": entry.source, "counts": counts, "note": note}
-        listed = ", ".join(f"{count:,} {key.replace('_', ' ')}" for key, count in counts.items())
-        _print(record, f"{entry.source}: {listed}\n{note}", json_)
+        _print(record, f"{entry.source}: {counts_in_words(counts)}\n{note}", json_)
         return
     records = [
         {

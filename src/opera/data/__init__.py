@@ -7,7 +7,7 @@ from opera.data.loading import check_stays_out, files_read, load_all, load_data
 from opera.data.mixture import Mixture, Source
 from opera.data.python_source import load_python
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
-from opera.data.retrieval_data import RetrievalData
+from opera.data.retrieval_data import RetrievalData, counts_in_words
 from opera.data.sources import SOURCES, DataSource, register_source
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import TextTable
@@ -24,6 +24,7 @@ __all__ = [
     "TextTable",
     "cache_folder",
     "check_stays_out",
+    "counts_in_words",
     "draw_missing_splits",
     "files_read",
     "load_all",

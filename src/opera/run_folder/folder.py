@@ -70,6 +70,8 @@ TRIAL_FOLDER = "trial"
 SAMPLER_FILE = "sampler.npz"
 COMPLETE_FILE = "complete"
 REPORT_FILE = "report.html"
+WARM_UP = 5
+"""Steps that timings leave out: the first steps load data and compile kernels."""
 UNFINISHED = "this run is not finished; continue it with --resume"
 RUN_NAMES = (
     RUN_FILE,
@@ -224,6 +226,11 @@ class Run:
     def trace(self) -> pa.Table:
         """Return a row per step: loss, learning rate, the method's schedule, seconds."""
         return read_table(self.path / TRACE_FILE)
+
+    def step_seconds(self) -> NDArray[np.float64]:
+        """Return the seconds of each step, without the first :data:`WARM_UP` steps."""
+        seconds: NDArray[np.float64] = self.trace()["seconds"].to_numpy()
+        return seconds[WARM_UP:] if len(seconds) >= 2 * WARM_UP else seconds
 
     def draws(self) -> pa.Table:
         """Return a row per sampled pair: ``step`` from 1, and ``pair``, a row of

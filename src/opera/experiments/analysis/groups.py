@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.errors import RunFolderError
@@ -23,9 +22,6 @@ from opera.core.paths import RUN_FILE
 from opera.data.names import source_name
 from opera.methods import METHODS
 from opera.run_folder.folder import Run, run_in
-
-WARM_UP = 5
-"""Steps left out of timings: the first steps load data and compile kernels."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +83,12 @@ class Group:
     @cached_property
     def seconds_per_step(self) -> float:
         """Seconds per step: the median over the steps after warm-up, then over the seeds."""
-        return float(np.median([np.median(_warm_seconds(run)) for run in self.runs]))
+        return float(np.median([np.median(run.step_seconds()) for run in self.runs]))
 
     @cached_property
     def training_seconds(self) -> float:
         """Training time: the mean over the steps after warm-up, times the number of steps."""
-        return float(np.median([_warm_seconds(run).mean() for run in self.runs])) * self.steps
+        return float(np.median([run.step_seconds().mean() for run in self.runs])) * self.steps
 
 
 def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
@@ -153,11 +149,6 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
         return group.data, group.steps, [*names, name].index(name), group.method
 
     return sorted(groups, key=order)
-
-
-def _warm_seconds(run: Run) -> NDArray[np.float64]:
-    seconds: NDArray[np.float64] = run.trace()["seconds"].to_numpy()
-    return seconds[WARM_UP:] if len(seconds) >= 2 * WARM_UP else seconds
 
 
 FINGERPRINTS = {
