@@ -16,7 +16,8 @@ from unittest.mock import patch
 
 import pandas as pd
 
-from negatives import DEFAULT, KEY, final, replayed
+from negative_kinds import DEFAULT
+from negatives import KEY, final, replayed
 from opera.core.intervals import mean_interval, signed
 from opera.guard import rule
 from study import ROOT, SETS, STORED, Results, fill, table_lines

@@ -3,17 +3,7 @@
     OMP_NUM_THREADS=1 python reproduction/studies/negatives.py             # trains what is missing, prints the tables
     OMP_NUM_THREADS=1 python reproduction/studies/negatives.py --tables    # prints the tables of the stored results
 
-A document without a training pair is never a positive. As a random negative it is pushed away from the queries in
-every batch that draws it. The kinds differ in how often they draw such *unlabelled* documents:
-
-- ``default``: what OPERA chooses: ``random`` or ``labelled``, which is ``seen`` here
-- ``random``: all documents alike; OPERA's default until November 2026
-- ``none``: no explicit negatives, and ``none-double`` with a batch of twice the size, which encodes as many documents
-- ``seen``: only documents with a training pair; ``positives``: in proportion to their number of training pairs
-- ``capped-N``: each unlabelled document N times per run on average, else as ``seen``; ``weighted-N``: all documents
-  alike, but the term of an unlabelled document in the softmax counts as if it had been drawn N times per run
-- ``detached``: all documents alike, but an unlabelled document has no gradient
-- ``hard``, ``hard-seen``, ``hard-capped-N``, ``hard-positives``: the same at ranks 10 to 100 of the base model
+``negative_kinds.py`` describes the kinds.
 
 Writes results/negatives.csv, and fills the table of docs/training.md. Reads ``../shared``. Finished runs are not
 repeated, so the study can be stopped at any time.
@@ -24,7 +14,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -32,24 +22,16 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 import opera
-from opera.core.arrays import IntArray
+from negative_kinds import DEFAULT, KINDS, OLD_DEFAULT, settings_of_kind
 from opera.core.intervals import EQUAL, signed
-from opera.core.rng import generator
 from opera.guard import choice, rule
 from opera.guard.choice import Guard, Weights, mixed_weights
 from opera.guard.rule import mean_variance
 from opera.retrieval.evaluation import Evaluation
 from opera.run import steps
-from opera.training.build import TrainingSet
-from opera.training.loss import InfoNCELoss, register_loss
-from opera.training.negatives import NegativeInputs, register_negatives
 from opera.training.prepare import encoder_of
-from opera.training.sampler import Batch
 from opera.training.session import Session
 from study import (
     ROOT,
@@ -67,12 +49,6 @@ from study import (
 
 KEY = ("model", "setting", "kind", "seed")
 SETTINGS = [f"{name}{change}" for change in ("+new", "", "+new+n200", "+n60") for name in SETS]
-DEFAULT, OLD_DEFAULT = "default", "random"
-KINDS = (
-    *(DEFAULT, OLD_DEFAULT, "none", "seen", "capped-3", "capped-10", "capped-1", "positives"),
-    *("weighted-3", "weighted-10", "detached", "none-double"),
-    *("hard", "hard-seen", "hard-capped-3", "hard-positives"),
-)
 MODELS: dict[str, str | Path] = {"static": STATIC_MODEL, "adapter": STATIC_MODEL, "minilm": "minilm", "lora": "minilm"}
 STATIC = ("static", "adapter")
 """The models whose mixing weights follow the rule for static models."""
@@ -83,140 +59,6 @@ MODEL_SETTINGS: dict[str, dict[str, Any]] = {
     "minilm": SHORT,
     "lora": {**SHORT, "lora": "r=16"},
 }
-
-
-class WeightedDraws:
-    """Explicit negatives with a weight per document of the corpus: in the whole corpus, or among mined documents.
-
-    Args:
-        inputs: of the kind of negatives.
-        rule: ``random``, ``seen``, ``positives`` or ``capped``.
-        cap: draws of an unlabelled document per run, on average, with the rule ``capped``.
-        mined: whether to draw among the mined documents of the query.
-    """
-
-    def __init__(self, inputs: NegativeInputs, rule: str, cap: float, mined: bool) -> None:
-        pool = inputs.pool.rows(np.arange(len(inputs.pool)))
-        positives = np.bincount(inputs.pairs.pair_doc, minlength=len(inputs.data.corpus))[pool]
-        self.lists: Any = None
-        if mined:
-            self.lists = inputs.miner.mine(inputs.query_rows, inputs.pairs, inputs.known, inputs.settings.seed)
-        weights = np.ones(len(pool))
-        if rule == "seen":
-            weights = (positives > 0).astype(float)
-        elif rule == "positives":
-            weights = positives.astype(float)
-        elif rule == "capped":
-            weights = np.where(positives > 0, 1.0, relative_cap(inputs, int((positives == 0).sum()), cap))
-        self.weights = np.zeros(len(inputs.data.corpus))
-        self.weights[pool] = weights / weights.sum()
-        self.cumulative = np.cumsum(self.weights)
-
-    def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
-        """Draw by the weights; a query whose mined documents have no weight gets documents of the corpus."""
-        rng = generator(seed, "study.negatives", step)
-        places = rng.random((len(queries), count)) * self.cumulative[-1]
-        rows: NDArray[np.int64] = np.searchsorted(self.cumulative, places, side="right").astype(np.int64)
-        if self.lists is not None:
-            for place, query in enumerate(queries):
-                mined = self.lists.of_query(query)
-                weights = self.weights[mined]
-                if weights.sum() > 0:
-                    rows[place] = rng.choice(mined, count, p=weights / weights.sum())
-        return rows
-
-
-def relative_cap(inputs: NegativeInputs, unlabelled: int, cap: float) -> float:
-    """The weight of an unlabelled document next to a labelled one, for ``cap`` draws per run; at most 1."""
-    settings = inputs.settings
-    assert settings.max_steps is not None
-    assert settings.per_device_train_batch_size is not None
-    draws = settings.max_steps * settings.per_device_train_batch_size * settings.n_negatives
-    labelled = len(inputs.pool) - unlabelled
-    wanted = cap * unlabelled  # p / (1 - p) = weight · unlabelled / labelled, with p = wanted / draws
-    if unlabelled == 0 or wanted >= draws:
-        return 1.0
-    return min(1.0, wanted / (draws - wanted) * labelled / unlabelled)
-
-
-def register(kind: str) -> dict[str, Any]:
-    """Register a kind of negatives; return the settings of a run with it."""
-    if kind.startswith("none"):
-        return {"train_group_size": 1, **({"per_device_train_batch_size": 1024} if kind == "none-double" else {})}
-    if kind == DEFAULT:
-        return {}
-    if kind == OLD_DEFAULT:
-        return {"negatives": "random"}
-    if kind.startswith(("weighted", "detached")):
-        return {"negatives": "random", "loss": kind}
-    mined, rule = kind.startswith("hard"), kind.removeprefix("hard").strip("-") or "random"
-    rule, _, cap = rule.partition("-")
-    name = f"study-{kind}"
-    register_negatives(name)(KindOfStudy(rule, float(cap or 0), mined))
-    return {"negatives": name}
-
-
-class KindOfStudy:
-    """Makes the negatives of one kind for each run."""
-
-    def __init__(self, rule: str, cap: float, mined: bool) -> None:
-        self.rule, self.cap, self.mined = rule, cap, mined
-        self.__qualname__ = f"KindOfStudy({rule}, {cap}, {mined})"
-
-    def __call__(self, inputs: NegativeInputs) -> WeightedDraws:
-        """Make the negatives of a run."""
-        return WeightedDraws(inputs, self.rule, self.cap, self.mined)
-
-
-class WeightedLoss(InfoNCELoss):
-    """InfoNCE whose term of an unlabelled document counts as if the run had drawn the document ``cap`` times."""
-
-    cap = 3.0
-
-    def prepare(self, training_set: TrainingSet, settings: Any) -> None:
-        """Compute the logarithm of each document's weight."""
-        documents = len(training_set.data.corpus)
-        unlabelled = np.bincount(training_set.pairs.pair_doc, minlength=documents) == 0
-        draws = settings.max_steps * settings.per_device_train_batch_size * settings.n_negatives / documents
-        self.log_weight = np.where(unlabelled, np.log(min(1.0, self.cap / draws)), 0.0).astype(np.float32)
-
-    def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
-        """Add the logarithm of the weight to the logit."""
-        shift = torch.from_numpy(self.log_weight[batch.doc_rows.T.ravel()]).to(similarity.device)
-        return super().batch_losses(similarity + self.temperature * shift, excluded, batch)
-
-
-@register_loss("weighted-3")
-class Weighted3(WeightedLoss):
-    """Three draws per run."""
-
-
-@register_loss("weighted-10")
-class Weighted10(WeightedLoss):
-    """Ten draws per run."""
-
-    cap = 10.0
-
-
-class DetachedLoss(InfoNCELoss):
-    """InfoNCE in which an unlabelled document moves queries, but no query moves the document."""
-
-    def prepare(self, training_set: TrainingSet, settings: Any) -> None:
-        """Mark the unlabelled documents."""
-        self.unlabelled = np.bincount(training_set.pairs.pair_doc, minlength=len(training_set.data.corpus)) == 0
-
-    def loss_of(self, labels: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
-        """Stop the gradients of unlabelled documents."""
-        batch, (queries, *columns) = self.link.batch(labels), embeddings
-        fixed = torch.from_numpy(self.unlabelled[batch.doc_rows[batch.local]])
-        stopped = [
-            torch.where(fixed[:, [number]].to(column.device), column.detach(), column)
-            for number, column in enumerate(columns)
-        ]
-        return super().loss_of(labels, [queries, *stopped])
-
-
-register_loss("detached")(DetachedLoss)
 
 
 class AllMixtures:
@@ -278,7 +120,7 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
             out=Path(folder, "run"),
             seed=run["seed"],
             **MODEL_SETTINGS[run["model"]],
-            **register(run["kind"]),
+            **settings_of_kind(run["kind"]),
         )
         guard, used = trained.record.guard, trained.settings
         assert guard is not None
