@@ -21,85 +21,51 @@ DECLARES = {"setting", "Option", "path_option", "source_option", "setting_option
 """Functions whose texts are help."""
 
 DATA = "train inspect compare evaluate mine score"
-ADVISED: dict[tuple[str, str], str] = {
-    ("cli/options.py", "--pairs"): DATA,
-    ("cli/options.py", "--set"): "train compare",
-    ("cli/scoring.py", "--cbs"): "score",
-    ("cli/train.py", "--set"): "train",
-    ("cli/train.py", "--resume"): "train",
-    ("cli/train.py", "--overwrite"): "train",
-    ("cli/train.py", "--steps"): "train",
-    ("cli/train.py", "--lr"): "train",
-    ("cli/quickstart.py", "--overwrite"): "quickstart",
-    ("cli/results.py", "--split"): "review",
-    ("cli/results.py", "--method"): "train",
-    ("cli/scoring.py", "--expected-documents"): "train",
-    ("cli/inspect.py", "--expected-documents"): "train",
-    ("cli/inspect.py", "--json"): "inspect",
-    ("cli/evaluate.py", "--measures"): "evaluate",
-    ("config/trainer.py", "--help-settings"): "train",
-    ("core/settings.py", "--help-settings"): "train",
-    ("training/session.py", "--help-settings"): "train",
-    ("core/files.py", "--overwrite"): "mine score pairs review report",
-    ("data/columns.py", "--columns"): f"{DATA} pairs",
-    ("data/loading.py", "--pairs"): DATA,
-    ("data/rules.py", "--columns"): DATA,
-    ("data/splits.py", "--expected-documents"): "train compare",
-    ("data/text_files.py", "--encoding"): f"{DATA} pairs report",
-    ("deployment/export.py", "--overwrite"): "export",
-    ("deployment/export.py", "--data"): "export",
-    ("deployment/export.py", "--no-measure"): "export",
-    ("deployment/export.py", "--onnx"): "export",
-    ("deployment/export.py", "--int8"): "export",
-    ("deployment/export.py", "--static"): "export",
-    ("training/sampler.py", "--overwrite"): "train",
-    ("training/session.py", "--lora"): "train compare",
-    ("training/session.py", "--overwrite"): "train",
-    ("training/trainer.py", "--overwrite"): "train",
-    ("experiments/analysis/corrected.py", "--split"): "review",
-    ("experiments/grid/compare.py", "--out"): "compare",
-    ("experiments/grid/plan.py", "--set"): "compare",
-    ("experiments/grid/plan.py", "--methods"): "compare",
-    ("experiments/grid/plan.py", "--steps"): "compare",
-    ("experiments/grid/plan.py", "--seeds"): "compare",
-    ("retrieval/locate.py", "--model"): "evaluate search",
-    ("retrieval/locate.py", "--resume"): "train",
-    ("retrieval/locate.py", "--cutoff"): "search",
-    ("retrieval/prompts.py", "--query-prompt"): "evaluate mine score inspect",
-    ("retrieval/reranker.py", "--model"): "score",
-    ("retrieval/search.py", "--min-precision"): "search",
-    ("retrieval/search.py", "--no-hybrid"): "search",
-    ("run/check.py", "--query-vectors"): "train",
-    ("run/check.py", "--document-vectors"): "train",
-    ("run/quickstart.py", "--overwrite"): "quickstart",
-    ("run/steps.py", "--resume"): "train",
-    ("run/steps.py", "--overwrite"): "train",
-    ("run_folder/folder.py", "--resume"): "train",
-    ("run_folder/housekeeping.py", "--resume"): "train",
-    ("run_folder/housekeeping.py", "--overwrite"): "train",
-    ("run_folder/record.py", "--overwrite"): "train",
-    ("run_folder/verdict.py", "--expected-documents"): "train",
-    ("training/negatives.py", "--teacher"): "train compare",
-    ("training/prepare.py", "--matryoshka"): "train compare",
-    ("training/prepare_data.py", "--reranker"): "score",
-    ("training/prepare_data.py", "--teacher"): "train compare",
-    ("training/prepare_data.py", "--also"): "train",
+ADVISED = {
+    "--also": "train",
+    "--columns": f"{DATA} pairs",
+    "--cutoff": "search",
+    "--data": "export",
+    "--document-vectors": "train",
+    "--encoding": f"{DATA} pairs report",
+    "--expected-documents": "train compare",
+    "--help-settings": "train",
+    "--int8": "export",
+    "--json": "inspect",
+    "--lora": "train compare",
+    "--lr": "train",
+    "--matryoshka": "train compare",
+    "--measures": "evaluate",
+    "--method": "train",
+    "--methods": "compare",
+    "--min-precision": "search",
+    "--model": "evaluate search score",
+    "--no-hybrid": "search",
+    "--no-measure": "export",
+    "--onnx": "export",
+    "--out": "compare",
+    "--overwrite": "train quickstart export mine score pairs review report",
+    "--pairs": DATA,
+    "--query-prompt": "evaluate mine score inspect",
+    "--query-vectors": "train",
+    "--reranker": "score",
+    "--resume": "train",
+    "--seeds": "compare",
+    "--set": "train compare",
+    "--split": "review",
+    "--static": "export",
+    "--steps": "train compare",
+    "--teacher": "train compare",
 }
-"""The commands that have each option which a file of ``src`` advises: those that print the message, or the command that
-the message names."""
+"""The commands that have each option which a message advises: those that print the message, or the command that the
+message names."""
 NOT_ADVICE = {
-    ("cli/__init__.py", "--help"),  # every command has it
-    ("cli/__init__.py", "--set"),  # "no such option: --x; give it as --set x=VALUE", only for names of settings
-    ("cli/evaluate.py", "--help"),
-    ("config/negatives.py", "--help"),
-    ("cli/train.py", "--config"),  # in the list of settings
-    ("core/arguments.py", "--help"),
-    ("cli/results.py", "--model"),  # in a command to copy; a test runs it
-    ("run_folder/cutoffs.py", "--min-precision"),  # an option of opera search; its tests run it
-    ("run/evaluate.py", "--no-bm25"),  # names what the user passed
-    ("retrieval/hybrid.py", "--bm25"),  # a note for a corpus of more than 200,000 documents
-    ("data/hub_source.py", "--repo-type"),  # an option of the program hf
-    ("data/hub_source.py", "--local-dir"),
+    "--help",  # every command has it
+    "--config",  # in the list of settings
+    "--no-bm25",  # names what the user passed
+    "--bm25",  # a note for a corpus of more than 200,000 documents
+    "--repo-type",  # an option of the program hf
+    "--local-dir",
 }
 EXAMPLES = {"cli/__init__.py", "cli/quickstart.py", "cli/scoring.py"}
 """Files with commands to copy; tests of these commands run them."""
