@@ -8,9 +8,10 @@ import os
 import runpy
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 import typer.main
@@ -44,17 +45,17 @@ SHARED = Path(__file__).parents[2] / "shared"
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as monkeypatch:
         for name in ("OPERA_CACHE", "IR_DATASETS_HOME", "HF_DATASETS_CACHE"):  # read when a library is imported
-            patch.setenv(name, str(tmp_path_factory.mktemp("cache")))
+            monkeypatch.setenv(name, str(tmp_path_factory.mktemp("cache")))
         yield
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _commands_are_built_once() -> Iterator[None]:
     """Each start of ``opera`` makes typer build all commands: 40 ms, of which a test needs none."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("typer.main.get_command", functools.cache(typer.main.get_command))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr("typer.main.get_command", functools.cache(typer.main.get_command))
         yield
 
 
@@ -73,6 +74,23 @@ def _signals_as_on_a_terminal() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """Forget afterwards what a test registers."""
+    from opera.data import SOURCES
+    from opera.methods import METHODS
+    from opera.retrieval.measures import MEASURES
+    from opera.training.loss import LOSSES
+    from opera.training.negatives import NEGATIVES
+
+    sources = list(SOURCES)
+    with ExitStack() as stack:
+        for registry in (METHODS, LOSSES, MEASURES, NEGATIVES):
+            stack.enter_context(patch.dict(registry))
+        yield
+    SOURCES[:] = sources
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,10 @@ from typer.testing import CliRunner
 import opera
 from documents import ROOT
 from opera.cli import app
-from opera.config.negatives import NEGATIVES
-from opera.config.optimisation import LOSSES
 from opera.core.errors import DataError, SettingError
-from opera.data.sources import SOURCES
-from opera.methods import METHODS, method_named
+from opera.methods import method_named
 from opera.methods.testing import check_method
 from opera.retrieval.measures import MEASURES, parse_measures, register_measure
-from opera.training import (
-    loss,  # noqa: F401 - fills the registry that forgotten_afterwards restores
-    negatives,  # noqa: F401 - as above
-)
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 EXAMPLES = {
@@ -37,7 +29,6 @@ EXAMPLES = {
 }
 """The sections on extensions, and the name that the code of each registers."""
 FAST: dict[str, Any] = {"max_steps": 4, "per_device_train_batch_size": 8, "guard": False}
-TABLES = (METHODS, NEGATIVES, LOSSES, MEASURES)
 
 Example = Callable[[str], dict[str, Any]]
 
@@ -50,19 +41,6 @@ def code_below(heading: str) -> str:
     return str(code)
 
 
-@contextmanager
-def forgotten_afterwards() -> Iterator[None]:
-    """Restore every registry at the end."""
-    before, sources = [dict(table) for table in TABLES], list(SOURCES)
-    try:
-        yield
-    finally:
-        for table, kept in zip(TABLES, before, strict=True):
-            table.clear()
-            table.update(kept)
-        SOURCES[:] = sources
-
-
 def run_example(heading: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "my_extensions"}
     exec(compile(code_below(heading), f"CONTRIBUTING.md: {heading}", "exec"), names)
@@ -70,10 +48,9 @@ def run_example(heading: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def example() -> Iterator[Example]:
-    """Run the example of a section and return its names; afterwards nothing that it registered is left."""
-    with forgotten_afterwards():
-        yield run_example
+def example(registries: None) -> Example:
+    """Run the example of a section and return its names."""
+    return run_example
 
 
 def test_every_section_is_run_here() -> None:

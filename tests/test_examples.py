@@ -7,19 +7,17 @@ import importlib
 import inspect
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 import opera
 import opera.methods
 from opera.data import register_source
-from opera.retrieval.measures import MEASURES, register_measure
-from opera.training.loss import LOSSES, register_loss
-from opera.training.negatives import NEGATIVES, register_negatives
+from opera.retrieval.measures import register_measure
+from opera.training.loss import register_loss
+from opera.training.negatives import register_negatives
 from tiny_world import write_letter_model
 
 METHODS = [getattr(opera.methods, name) for name in opera.methods.__all__]
@@ -51,17 +49,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         monkeypatch.chdir(home)
         run_example(opera.adapt)  # trains my-run
         yield home
-
-
-@pytest.fixture
-def registries() -> Iterator[None]:
-    """Forget what an example registers."""
-    sources = [*opera.data.SOURCES]
-    with ExitStack() as stack:
-        for registry in (opera.methods.METHODS, LOSSES, MEASURES, NEGATIVES):
-            stack.enter_context(patch.dict(registry))
-        yield
-    opera.data.SOURCES[:] = sources
 
 
 def with_mark(thing: Any) -> Any:
