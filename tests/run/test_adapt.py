@@ -22,6 +22,7 @@ from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
 from opera.run_folder.folder import Run
 from small_runs import FAST, SMALL, weights
+from tiny_world import write_beir
 
 
 @pytest.fixture(scope="module")
@@ -102,10 +103,11 @@ def test_a_run_repeats_and_overwrite_spares_other_files(beir: Path, static_model
     assert (out / "my-notes.txt").read_text() == "keep me"
 
 
-def test_a_transformer_in_half_precision_with_prompts_and_lengths(beir: Path, bert_model: Path, tmp_path: Path) -> None:
+def test_a_transformer_in_half_precision_with_prompts_and_lengths(bert_model: Path, tmp_path: Path) -> None:
+    topics = write_beir(tmp_path / "topics", n_docs=30, n_train=8, n_test=4)  # emulated bfloat16 is slow
     lengths = {"max_query_length": 8, "max_passage_length": 12}
     settings = {**SMALL, "max_steps": 2, "guard": False, "precision": "bf16", **lengths}
-    run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **settings)
+    run = opera.adapt(topics, model=bert_model, out=tmp_path / "run", **settings)
     assert {name: run.settings[name] for name in ("precision", *lengths)} == {"precision": "bf16", **lengths}
     saved = SentenceTransformer(str(run.model_path), device="cpu")
     assert (saved[0].query_length, saved[0].document_length) == (8, 12)
