@@ -202,19 +202,19 @@ def steps_charts(groups: Sequence[Group], base: dict[str, float]) -> Iterator[Pi
         yield chart(caption, "steps", measure, lines, 100 * base[measure])
 
 
-def labels_chart(groups: Sequence[Group]) -> list[Picture]:
-    """Draw a histogram of the first ranks in the first run, with the height of the wrong pairs.
+def labels_chart(run: Run) -> list[Picture]:
+    """Draw a histogram of the first ranks in a run, with the height of the wrong pairs.
 
     The ranks of wrong pairs are uniform (Schweder and Spjøtvoll 1982).
     """
-    estimate = groups[0].runs[0].record.noisy_labels
+    estimate = run.record.noisy_labels
     if estimate is None:
         return []
-    ranks = groups[0].runs[0].pairs()["first_rank"].drop_null().to_numpy()
+    ranks = run.pairs()["first_rank"].drop_null().to_numpy()
 
     def draw(axes: Axes) -> None:
-        weights, method = np.full(len(ranks), 100 / len(ranks)), groups[0].method
-        axes.hist(ranks, BANDS, range=(0, 1), weights=weights, color=colour(method), rwidth=0.9)
+        weights, shade = np.full(len(ranks), 100 / len(ranks)), colour(run.settings["method"])
+        axes.hist(ranks, BANDS, range=(0, 1), weights=weights, color=shade, rwidth=0.9)
         height = 100 * estimate.noise_rate / BANDS
         axes.axhline(height, color=LOST, label="wrong pairs: every rank is equally likely")
         axes.set_xlabel("relative rank of a pair's document when first sampled (0 = best)")

@@ -122,10 +122,10 @@ def _quality(comparison: Comparison, table: ResultsTable) -> ReportTable:
         caption += f"; points of {PRIMARY} against {against}, p and 95% interval Holm-corrected"
         columns += ["points", INTERVAL, "p"]
     columns += ["points vs base", "p vs base"]
-    rows = [_means(BASE, table.base)]
     if table.bm25 is not None:
-        rows.insert(0, _means("BM25", table.bm25))
         columns.append(WITH_BM25)
+    untrained = {"BM25": table.bm25, BASE: table.base}
+    rows = [_means(name, means) for name, means in untrained.items() if means is not None]
     for row in table.rows:
         measures = {name: row.measures[name].in_points() for name in (PRIMARY, RECALL)}
         values = {"method": row.method, **measures}

@@ -151,7 +151,7 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
         "bullets": [],
         "tables": tables_of(comparison, final),
         "examples": {},
-        "labels": labels_chart([best]),
+        "labels": labels_chart(best.runs[0]),
         "cutoffs": best.runs[0].record.cutoffs,
         "shown_run": f"{best.method}, seed {best.seeds[0]}",
         "sampling": list(sampling_charts(comparison.groups_of(final))),
