@@ -80,8 +80,8 @@ class Direct:
         self.query_threshold = score[order[-top:]].min()
         self.threshold = float(np.quantile(self.similarity, 1 - schedule["v"], method="lower"))
         for query in rng.choice(pool, BATCH, replace=False):
-            own = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
-            weight = np.where(self.similarity[own] > self.threshold, schedule["beta"], 1.0)
+            documents = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
+            weight = np.where(self.similarity[documents] > self.threshold, schedule["beta"], 1.0)
             rng.choice(len(weight), p=weight / weight.sum())
         rng.integers(DOCUMENTS, size=BATCH)
 
@@ -155,15 +155,15 @@ def share_of_a_step(steps: int, rounds: int) -> list[dict[str, Any]]:
         ("dp", {"update_interval": 10}),
         ("dp", {"update_interval": 100}),
     ]
-    found: dict[int, list[tuple[float, float]]] = {at: [] for at in range(len(cases))}
+    seconds_of_case: dict[int, list[tuple[float, float]]] = {case: [] for case in range(len(cases))}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(rounds):
-            for at, (method, settings) in enumerate(cases):
+            for case, (method, settings) in enumerate(cases):
                 spent.clear()
                 run = opera.adapt(
                     ROOT / DATA,
                     model=ROOT / MODEL,
-                    out=Path(folder) / str(at),
+                    out=Path(folder) / str(case),
                     overwrite=True,
                     method=method,
                     max_steps=steps,
@@ -174,18 +174,18 @@ def share_of_a_step(steps: int, rounds: int) -> list[dict[str, Any]]:
                     **settings,
                 )
                 seconds = run.trace()["seconds"].to_numpy()
-                found[at].append((float(np.sum(spent)) / steps, float(np.median(seconds))))
-    baseline = float(np.median([step for _, step in found[0]]))
+                seconds_of_case[case].append((float(np.sum(spent)) / steps, float(np.median(seconds))))
+    baseline = float(np.median([step for _, step in seconds_of_case[0]]))
     return [
         {
             "method": method,
             "I_u": settings.get("update_interval"),
-            "sampler_ms": 1e3 * float(np.median([own for own, _ in found[at]])),
-            "step_ms": 1e3 * float(np.median([step for _, step in found[at]])),
-            "share": float(np.median([own / step for own, step in found[at]])),
-            "against_ft": float(np.median([step for _, step in found[at]])) / baseline - 1,
+            "sampler_ms": 1e3 * float(np.median([sampler for sampler, _ in seconds_of_case[case]])),
+            "step_ms": 1e3 * float(np.median([step for _, step in seconds_of_case[case]])),
+            "share": float(np.median([sampler / step for sampler, step in seconds_of_case[case]])),
+            "against_ft": float(np.median([step for _, step in seconds_of_case[case]])) / baseline - 1,
         }
-        for at, (method, settings) in enumerate(cases)
+        for case, (method, settings) in enumerate(cases)
     ]
 
 

@@ -135,16 +135,16 @@ def phases(home: Path, model: Path, steps: int) -> dict[str, list[str]]:
     """Name the arguments of ``opera`` for each phase, in order; the first loads the data only."""
     tables = [f"--pairs={split}={home / split}.parquet" for split in ("train", *EVALUATED)]
     tables += [f"--documents={home / 'documents.parquet'}", f"--queries={home / 'queries.parquet'}"]
-    run, own = home / "run", ["--model", str(model)]
+    run, base = home / "run", ["--model", str(model)]
     train = ["--method=dp", "--negatives=hard", "--range=10:50", f"--steps={steps}", "--batch-size=256"]
     train += ["--set=save_steps=50", "--set=guard=false"]
     resumed = ["--resume"] if (run / "run.json").is_file() else []
     return {
         "load": ["load", *tables],
-        "encode, evaluate": ["evaluate", *tables, *own],
-        "score": ["score", *tables, *own, f"--out={home / 'scores.parquet'}", "--overwrite"],
-        "mine": ["mine", *tables, *own, f"--out={home / 'mined.tsv'}", "--range=10:50", "--keep=5", "--overwrite"],
-        "train": ["train", *tables, *own, f"--out={run}", *train, *resumed],
+        "encode, evaluate": ["evaluate", *tables, *base],
+        "score": ["score", *tables, *base, f"--out={home / 'scores.parquet'}", "--overwrite"],
+        "mine": ["mine", *tables, *base, f"--out={home / 'mined.tsv'}", "--range=10:50", "--keep=5", "--overwrite"],
+        "train": ["train", *tables, *base, f"--out={run}", *train, *resumed],
         "evaluate the run": ["evaluate", *tables, "--model", str(run)],
     }
 

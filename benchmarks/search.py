@@ -78,8 +78,8 @@ def library_search(queries: np.ndarray, vectors: Embeddings) -> Search:
     wanted, corpus = torch.from_numpy(queries), torch.from_numpy(vectors[:])
 
     def search(depth: int) -> np.ndarray:
-        found = semantic_search(wanted, corpus, top_k=depth, score_function=dot_score)
-        return np.array([[hit["corpus_id"] for hit in hits] for hits in found])
+        results = semantic_search(wanted, corpus, top_k=depth, score_function=dot_score)
+        return np.array([[hit["corpus_id"] for hit in hits] for hits in results])
 
     return search
 
@@ -125,11 +125,11 @@ def measure(folder: Path, size: int, threads: int, rounds: int) -> list[dict[str
     seconds: dict[tuple[str, int], list[float]] = {(engine, depth): [] for engine in ENGINES for depth in DEPTHS}
     for turn in range(rounds + 1):
         for depth in DEPTHS:
-            found = {}
+            rankings = {}
             for engine in ENGINES:
-                taken, found[engine] = ask(engine, depth)
+                taken, rankings[engine] = ask(engine, depth)
                 seconds[engine, depth] += [taken] if turn else []
-            assert found["opera"] == found["faiss"] or size > 10**4, "the engines found other documents"
+            assert rankings["opera"] == rankings["faiss"] or size > 10**4, "the engines found other documents"
     peaks = {engine: int(child.communicate()[0]) for engine, child in children.items()}
     return [
         row_of(size, threads, depth, {engine: seconds[engine, depth] for engine in ENGINES}, peaks) for depth in DEPTHS

@@ -111,7 +111,7 @@ def all_seconds() -> float:
 def seconds_of(pids: list[int]) -> float:
     """CPU time of some processes."""
     fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
-    return sum(int(each[11]) + int(each[12]) for each in fields) / TICK
+    return sum(int(process[11]) + int(process[12]) for process in fields) / TICK
 
 
 def wait_for_calm(seconds: float) -> None:

@@ -108,11 +108,15 @@ def known_online(pip_audit: str) -> tuple[list[str], int]:
     command = [pip_audit, *files, "--no-deps", "--disable-pip", "--format", "json"]
     done = subprocess.run([*command, "--progress-spinner", "off"], capture_output=True, text=True, check=False)
     try:
-        found = json.loads(done.stdout)["dependencies"]
+        packages = json.loads(done.stdout)["dependencies"]
     except ValueError:
         return [], len(pinned())
-    lines = [f"{one['name']} {one['version']}: {fault['id']}" for one in found for fault in one.get("vulns", [])]
-    return lines, len(pinned()) - sum("skip_reason" not in one for one in found)
+    lines = [
+        f"{package['name']} {package['version']}: {fault['id']}"
+        for package in packages
+        for fault in package.get("vulns", [])
+    ]
+    return lines, len(pinned()) - sum("skip_reason" not in package for package in packages)
 
 
 def licence(name: str) -> str:

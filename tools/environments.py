@@ -91,9 +91,9 @@ def try_environment(python: Path, name: str, paths: list[str]) -> None:
 def versions(python: Path) -> str:
     """Name the installed versions of the packages that ``pyproject.toml`` bounds."""
     listed = subprocess.run([UV, "pip", "freeze", "--python", python], capture_output=True, text=True, check=True)
-    found = dict(re.findall(r"^([\w.-]+)==(\S+)$", listed.stdout, re.MULTILINE))
+    installed = dict(re.findall(r"^([\w.-]+)==(\S+)$", listed.stdout, re.MULTILINE))
     shown = ("torch", "transformers", "sentence-transformers", "accelerate", "datasets", "numpy", "pyarrow", "numba")
-    return ", ".join(f"{package} {found[package]}" for package in shown)
+    return ", ".join(f"{package} {installed[package]}" for package in shown)
 
 
 def pinned(package: str) -> str:
