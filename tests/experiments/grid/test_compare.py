@@ -39,6 +39,11 @@ def test_a_grid_takes_every_shipped_recipe(recipe: str, beir: Path, static_model
     assert {cell.steps for cell in grid.runs} == {given.get("max_steps")}
 
 
+def first_pair(beir: Path) -> list[str]:
+    """The query and the document of the first training pair."""
+    return (beir / "qrels" / "train.tsv").read_text().splitlines()[1].split("\t")[:2]
+
+
 def permute_weights(model: Path) -> None:
     """Replace the weights of a static model in place."""
     file = next(model.rglob("*.safetensors"))
@@ -67,9 +72,7 @@ def test_finished_runs_are_reused_if_model_and_data_have_the_same_contents(tmp_p
 def test_finished_runs_with_other_decisions_or_teacher_scores_are_refused(
     tmp_path: Path, beir: Path, static_model: Path
 ) -> None:
-    data, decisions, teacher = opera.load_data(beir), tmp_path / "decisions.csv", tmp_path / "teacher.tsv"
-    relevant = data.training_split().relevant()
-    query, document = data.queries.ids(relevant.query_rows[:1])[0], data.corpus.ids(relevant.doc_rows[:1])[0]
+    decisions, teacher, (query, document) = tmp_path / "decisions.csv", tmp_path / "teacher.tsv", first_pair(beir)
 
     def prepare(name: str, shared: dict[str, Any]) -> Grid:
         out = tmp_path / name
@@ -95,10 +98,8 @@ def test_finished_runs_with_other_decisions_or_teacher_scores_are_refused(
 
 def test_runs_take_paths_and_numbers_of_numpy_as_adapt_does(tmp_path: Path, beir: Path, static_model: Path) -> None:
     """Their settings go through JSON to their processes."""
-    data, file = opera.load_data(beir), tmp_path / "pairs.csv"
-    relevant = data.training_split().relevant()
-    query, document = data.queries.ids(relevant.query_rows[:1])[0], data.corpus.ids(relevant.doc_rows[:1])[0]
-    file.write_text(f"query_id,doc_id,decision,score\n{query},{document},correct,1\n")
+    file = tmp_path / "pairs.csv"
+    file.write_text("query_id,doc_id,decision,score\n{},{},correct,1\n".format(*first_pair(beir)))
     values: dict[str, Any] = {
         "per_device_train_batch_size": np.int64(8), "learning_rate": np.float32(0.5), "seed": np.int64(3),
         "decisions": [file], "teacher_scores": file, "loss": "distill", "negatives": "random",
@@ -112,12 +113,8 @@ def test_runs_take_paths_and_numbers_of_numpy_as_adapt_does(tmp_path: Path, beir
 
 
 def test_reading_options_reach_the_decisions_of_a_run(tmp_path: Path, beir: Path, static_model: Path) -> None:
-    data = opera.load_data(beir)
-    relevant = data.training_split().relevant()
-    query, document = data.queries.ids(relevant.query_rows[:1])[0], data.corpus.ids(relevant.doc_rows[:1])[0]
-    shared = {"decisions": [str(tmp_path / "d.csv")]}
-    text = f"query_id,doc_id,decision\n{query},{document},correct\n"
-    (tmp_path / "d.csv").write_text(text, encoding="utf-16")
+    shared, text = {"decisions": [str(tmp_path / "d.csv")]}, "query_id,doc_id,decision\n{},{},correct\n"
+    (tmp_path / "d.csv").write_text(text.format(*first_pair(beir)), encoding="utf-16")
     arguments = [str(beir)], GridAxes(("ft",), (0,), (10,)), tmp_path / "grid", str(static_model), shared, 1
     with pytest.raises(opera.DataError, match="--encoding"):
         prepare_grid(*arguments)
