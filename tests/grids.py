@@ -15,7 +15,7 @@ from opera.config.recipe import make_recipe
 from opera.core.measure_names import DEFAULT_MEASURES, RECALL
 from opera.data import load_all
 from opera.experiments.analysis import Group, find_runs, group_runs
-from opera.experiments.grid.plan import PlannedRun, grid_axes, plan_grid
+from opera.experiments.grid.plan import PlannedRun, plan_grid
 from opera.run_folder.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
 from opera.run_folder.record import (
     CurvePoint,
@@ -107,6 +107,10 @@ def guard_record(**changes: Any) -> GuardRecord:
     return GuardRecord(**{**values, **changes})
 
 
+ONE: dict[str, Any] = {"methods": ["ft"], "seeds": [0], "steps": [10]}
+"""The axes of a grid of one run."""
+
+
 def planned(out: Path, **changes: Any) -> list[PlannedRun]:
     """Plan a small grid."""
     parts: dict[str, Any] = {
@@ -115,11 +119,10 @@ def planned(out: Path, **changes: Any) -> list[PlannedRun]:
         "methods": ["ft", "dp"],
         "seeds": [0, 1],
         "steps": [10],
-        "shared": {},
+        "values": {},
     }
     parts |= changes
-    axes, shared = grid_axes(parts["shared"], parts["methods"], parts["seeds"], parts["steps"])
-    return plan_grid(parts["data"], axes, out, shared, also=parts["also"])
+    return plan_grid(out=out, **parts)
 
 
 def finish_planned(cell: PlannedRun, model: Path | None = None, ndcg: float = 0.5) -> None:

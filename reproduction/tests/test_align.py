@@ -13,7 +13,7 @@ import pytest
 
 import opera
 from grids import N_QUERIES, RunsFolder, finish_planned
-from opera.experiments.grid.plan import GridAxes, plan_grid
+from opera.experiments.grid.plan import plan_grid
 from opera_paper.align import ComparedFigure, ComparedRow, Runs, align_rows, as_records, paper_alone, rows_of
 from opera_paper.plan import Reproduction
 from opera_paper.reproduce import check_data, collect_results
@@ -125,7 +125,7 @@ def test_each_row_of_a_table_by_iterations_has_its_own_small_run(tmp_path: Path)
         cell
         for call in plan.calls
         for cell in plan_grid(
-            [call.source], GridAxes(call.methods, plan.seeds, (call.steps,)), plan.out / call.name, call.settings
+            [call.source], plan.out / call.name, call.settings, call.methods, plan.seeds, [call.steps]
         )
     ]
     for number, cell in enumerate(cells):

@@ -14,7 +14,6 @@ from bad_inputs import advice, table
 from commands import opera_here
 from opera.cli import app
 from opera.experiments.grid.compare import prepare_grid
-from opera.experiments.grid.plan import grid_axes
 from opera.run_folder.housekeeping import drop_checkpoints
 from tiny_world import write_beir
 
@@ -38,9 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, static_model: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
         opera.adapt("data", model="model", out="run", max_steps=4, **SETTINGS)
-        axes, shared = grid_axes(SETTINGS, ["ft", "rp:k=0.5"], [0], [4])
-        status = prepare_grid(["data"], axes, Path("grid"), "model", shared, jobs=1)
-        for cell in status.runs:
+        for cell in prepare_grid(["data"], Path("grid"), "model", SETTINGS, "ft,rp:k=0.5", [0], [4]).runs:
             opera.adapt("data", model="model", out=cell.folder, **cell.values)
             drop_checkpoints(cell.folder)
     table.MADE = home

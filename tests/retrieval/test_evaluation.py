@@ -12,7 +12,6 @@ import pytest
 import opera
 from opera.data import Mixture
 from opera.experiments.grid.compare import prepare_grid
-from opera.experiments.grid.plan import grid_axes
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.evaluation import query_difficulty
 from opera.retrieval.measures import FULL_MEASURES
@@ -69,8 +68,7 @@ def test_every_measurement_says_once_that_documents_are_copies(
         f"note: {folder.name}: copies among the documents: 1, such as 'copy' with the text of 'd0'; training, "
         "negatives and splits treat copies as one, but measures do not: ids decide which copy ranks first"
     )
-    axes, shared = grid_axes({}, ["ft", "rp:k=0.5"], [0, 1], [4])
-    prepare_grid([str(folder)], axes, tmp_path / "grid", str(static_model), shared, 1)
+    prepare_grid([str(folder)], tmp_path / "grid", str(static_model), {}, "ft,rp:k=0.5", [0, 1], [4])
     assert notes() == [note]
     run = opera.adapt(folder, model=static_model, out=tmp_path / "run", method="ft", **SMALL)
     assert len(notes()) == 1

@@ -105,32 +105,28 @@ def compare(
         estimate_seconds,
         prepare_grid,
     )
-    from opera.experiments.grid.plan import grid_axes
     from opera.experiments.grid.run import train_grid
 
-    axes, shared = grid_axes(
-        collect_values(
-            config,
-            set_,
-            trainer,
-            method=methods,
-            seed=seeds,
-            max_steps=steps,
-            bm25=bm25,
-            **settings,
-        ),
+    values = collect_values(
+        config,
+        set_,
+        trainer,
+        method=methods,
+        seed=seeds,
+        max_steps=steps,
+        bm25=bm25,
+        **settings,
+    )
+    strict = not reads_lists(values)
+    grid = prepare_grid(
+        [tables.source(name, strict=strict) for name in data or (None,)],
+        out,
+        model,
+        values,
         methods,
         numbers("seeds", seeds),
         numbers("steps", steps, "100,1000"),
         baseline,
-    )
-    sources = [tables.source(name, strict=not reads_lists(shared)) for name in data or (None,)]
-    grid = prepare_grid(
-        sources,
-        axes,
-        out,
-        model,
-        shared,
         jobs,
         additional_sources(also or (), **tables.reading),
         **tables.reading,

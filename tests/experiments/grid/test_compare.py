@@ -15,13 +15,12 @@ from safetensors.numpy import load_file, save_file
 
 import opera
 from commands import Done
-from grids import finish_planned, planned
+from grids import ONE, finish_planned, planned
 from opera.cli.options import collect_values
 from opera.config.recipe import ADAPT_ARGUMENTS, make_recipe, recipes_by_name
 from opera.core.errors import RunFolderError, SettingError
 from opera.data.loading import named_source
 from opera.experiments.grid.compare import analyse_grid, prepare_grid
-from opera.experiments.grid.plan import GridAxes, grid_axes
 from opera.experiments.grid.run import Grid
 
 Call = Callable[..., Done]
@@ -30,10 +29,10 @@ Call = Callable[..., Done]
 @pytest.mark.parametrize("recipe", recipes_by_name())
 def test_a_grid_takes_every_shipped_recipe(recipe: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
     given = opera.recipe(recipe)
-    axes, shared = grid_axes(collect_values([recipe], None), None, [0])
+    values = collect_values([recipe], None)
     for name in ("negatives", "range", "relevant_grade"):  # what the tiny data set lacks
-        shared.pop(name, None)
-    grid = prepare_grid([str(beir)], axes, tmp_path / "grid", str(static_model), shared, 1)
+        values.pop(name, None)
+    grid = prepare_grid([str(beir)], tmp_path / "grid", str(static_model), values, seeds=[0])
     methods = [given["method"]] if "method" in given else ["ft", "denoise"]
     assert [cell.values["method"] for cell in grid.runs] == methods
     assert {cell.steps for cell in grid.runs} == {given.get("max_steps")}
@@ -55,18 +54,18 @@ def test_finished_runs_are_reused_if_model_and_data_have_the_same_contents(tmp_p
     data.write_text("query,document\n" + "".join(f"t{n}w1 common{n},t{n}w2\n" for n in range(12)))
     shutil.copytree(static_model, model)
     cells = planned(out, data=[str(data)], methods=["ft", "rp:k=0.5"], seeds=[0, 1])
-    axes = GridAxes(("ft", "rp:k=0.5"), (0, 1), (10,))
+    axes: dict[str, Any] = {"methods": "ft,rp:k=0.5", "seeds": [0, 1], "steps": [10]}
     for cell in cells:
         finish_planned(cell, model)
     folders = {cell.folder for cell in cells}
     for place in (model, static_model):  # the same weights
-        assert prepare_grid([str(data)], axes, out, str(place), {}, 1).done == folders
+        assert prepare_grid([str(data)], out, str(place), {}, **axes).done == folders
     permute_weights(model)
     with pytest.raises(RunFolderError, match="was started differently; pass another --out:\nmodel_fingerprint: "):
-        prepare_grid([str(data)], axes, out, str(model), {}, 1)
+        prepare_grid([str(data)], out, str(model), {}, **axes)
     data.write_text(data.read_text().replace("t3w2", "t4w4"))
     with pytest.raises(RunFolderError, match="was started differently; pass another --out:\ndata_fingerprint: "):
-        prepare_grid([str(data)], axes, out, str(static_model), {}, 1)
+        prepare_grid([str(data)], out, str(static_model), {}, **axes)
 
 
 def test_finished_runs_with_other_decisions_or_teacher_scores_are_refused(
@@ -76,10 +75,10 @@ def test_finished_runs_with_other_decisions_or_teacher_scores_are_refused(
 
     def prepare(name: str, shared: dict[str, Any]) -> Grid:
         out = tmp_path / name
-        (cell,) = planned(out, data=[str(beir)], methods=["ft"], seeds=[0], shared=shared)
+        (cell,) = planned(out, data=[str(beir)], methods=["ft"], seeds=[0], values=shared)
         if not cell.folder.exists():
             finish_planned(cell, static_model)
-        return prepare_grid([str(beir)], GridAxes(("ft",), (0,), (10,)), out, str(static_model), shared, 1)
+        return prepare_grid([str(beir)], out, str(static_model), shared, **ONE)
 
     decisions.write_text(f"query_id,doc_id,decision\n{query},{document},wrong\n")
     assert prepare("decided", {"decisions": [str(decisions)]}).done
@@ -104,8 +103,8 @@ def test_runs_take_paths_and_numbers_of_numpy_as_adapt_does(tmp_path: Path, beir
         "per_device_train_batch_size": np.int64(8), "learning_rate": np.float32(0.5), "seed": np.int64(3),
         "decisions": [file], "teacher_scores": file, "loss": "distill", "negatives": "random",
     }  # fmt: skip
-    axes, shared = grid_axes(values, ["ft"], None, [np.int32(10)])
-    (cell,) = prepare_grid([str(beir)], axes, tmp_path / "grid", str(static_model), shared, 1).runs
+    axes: dict[str, Any] = {"methods": ["ft"], "steps": [np.int32(10)]}
+    (cell,) = prepare_grid([str(beir)], tmp_path / "grid", str(static_model), values, **axes).runs
     call = json.loads(json.dumps(cell.call(str(static_model))))
     assert make_recipe({name: call[name] for name in call.keys() - {*ADAPT_ARGUMENTS}}) == make_recipe(
         {**values, "method": "ft", "max_steps": 10}
@@ -115,10 +114,10 @@ def test_runs_take_paths_and_numbers_of_numpy_as_adapt_does(tmp_path: Path, beir
 def test_reading_options_reach_the_decisions_of_a_run(tmp_path: Path, beir: Path, static_model: Path) -> None:
     shared, text = {"decisions": [str(tmp_path / "d.csv")]}, "query_id,doc_id,decision\n{},{},correct\n"
     (tmp_path / "d.csv").write_text(text.format(*first_pair(beir)), encoding="utf-16")
-    arguments = [str(beir)], GridAxes(("ft",), (0,), (10,)), tmp_path / "grid", str(static_model), shared, 1
+    arguments = [str(beir)], tmp_path / "grid", str(static_model), shared
     with pytest.raises(opera.DataError, match="--encoding"):
-        prepare_grid(*arguments)
-    (cell,) = prepare_grid(*arguments, encoding="utf-16").runs
+        prepare_grid(*arguments, **ONE)
+    (cell,) = prepare_grid(*arguments, **ONE, encoding="utf-16").runs
     assert cell.call("model")["encoding"] == "utf-16"
 
 
@@ -128,7 +127,7 @@ def test_a_recipe_gives_defaults_that_options_override(
     recipe, out = tmp_path / "recipe.yaml", tmp_path / "grid"
     recipe.write_text("method: dp\nsoft: false\nmax_steps: 30\nseed: 4\nlr: 0.1\n")
     options = ["--model", static_model, "--out", out, "--config", recipe, "--plan", "--json"]
-    for cell in planned(out, data=[str(beir)], seeds=[4, 5], steps=[30], shared={"soft": False, "lr": 0.1}):
+    for cell in planned(out, data=[str(beir)], seeds=[4, 5], steps=[30], values={"soft": False, "lr": 0.1}):
         finish_planned(cell, static_model)
 
     def cells(*more: str) -> list[tuple[str, int, int]]:
@@ -167,7 +166,7 @@ def test_tables_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path)
         opera.compare(pd.DataFrame({"query": ["a"], "document": ["b"]}), **call)
 
 
-def test_a_baseline_goes_by_the_name_that_the_user_gave_it(tmp_path: Path) -> None:
+def test_a_baseline_goes_by_the_name_that_the_user_gave_it(beir: Path, static_model: Path, tmp_path: Path) -> None:
     cells = planned(tmp_path, methods=["sp:k=0.25", "dp", "ft"], seeds=[0])
     for cell in cells:
         finish_planned(cell)
@@ -179,6 +178,7 @@ def test_a_baseline_goes_by_the_name_that_the_user_gave_it(tmp_path: Path) -> No
     assert analysed(None) == "ft"
     (cells[0].folder / "run.json").unlink()
     assert analysed("sp:k=0.25") == "ft", "its cell failed"
-    assert grid_axes({}, "sp:k=0.25,dp", baseline="DP")[0].baseline == "dp"
+    grid = [str(beir)], tmp_path / "other", str(static_model), {}
+    assert prepare_grid(*grid, "sp:k=0.25,dp", baseline="DP").baseline == "dp"
     with pytest.raises(SettingError, match=r"--baseline sp: must be one of the methods: sp:k=0\.25, dp"):
-        grid_axes({}, "sp:k=0.25,dp", baseline="sp")
+        prepare_grid(*grid, "sp:k=0.25,dp", baseline="sp")

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from grids import finish_planned, planned
+from grids import ONE, finish_planned, planned
 from opera.core.errors import RunFolderError
 from opera.core.locks import sole_use
 from opera.experiments.grid.compare import prepare_grid
-from opera.experiments.grid.plan import GridAxes
 from opera.experiments.grid.run import Grid, train_grid
 from opera.run_folder.folder import Run
 
@@ -18,25 +17,25 @@ from opera.run_folder.folder import Run
 def test_a_run_with_another_model_or_other_settings_is_refused(
     tmp_path: Path, beir: Path, static_model: Path, bert_model: Path
 ) -> None:
-    out, axes = tmp_path / "grid", GridAxes(("ft",), (0,), (10,))
+    out = tmp_path / "grid"
     (cell,) = planned(
-        out, data=[str(beir)], methods=["ft"], seeds=[0], shared={"lr": 0.1, "range": "1:50", "negatives": "hard"}
+        out, data=[str(beir)], methods=["ft"], seeds=[0], values={"lr": 0.1, "range": "1:50", "negatives": "hard"}
     )
     finish_planned(cell, static_model)
     same = {"learning_rate": 0.1, "range": (1, 50), "negatives": "hard"}
-    assert prepare_grid([str(beir)], axes, out, str(static_model), same, 1).done == {cell.folder}
+    assert prepare_grid([str(beir)], out, str(static_model), same, **ONE).done == {cell.folder}
     for different in ({"learning_rate": 0.2}, {"range": "1:60"}):
         with pytest.raises(
             RunFolderError, match=f"started differently; pass another --out:\n{next(iter(different))}: the run has"
         ):
-            prepare_grid([str(beir)], axes, out, str(static_model), {**same, **different}, 1)
+            prepare_grid([str(beir)], out, str(static_model), {**same, **different}, **ONE)
     with pytest.raises(RunFolderError, match="model_fingerprint: the run has"):
-        prepare_grid([str(beir)], axes, out, str(bert_model), same, 1)
+        prepare_grid([str(beir)], out, str(bert_model), same, **ONE)
 
 
 def test_a_run_is_no_place_for_a_grid(trained: Run, beir: Path, static_model: Path) -> None:
     with pytest.raises(RunFolderError, match="is a run; pass an empty or new folder"):
-        prepare_grid([str(beir)], GridAxes(("ft",), (0,), (10,)), trained.path, str(static_model), {}, 1)
+        prepare_grid([str(beir)], trained.path, str(static_model), {}, **ONE)
 
 
 def test_one_process_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from opera.core.errors import SettingError
 
 
 def test_seeds_come_outermost_and_each_cell_has_its_folder(tmp_path: Path) -> None:
-    cells = planned(tmp_path, methods=["ft", "sp:k=0.5"], steps=[5, 10], shared={"lr": 0.1})
+    cells = planned(tmp_path, methods=["ft", "sp:k=0.5"], steps=[5, 10], values={"lr": 0.1})
     folders = [str(cell.folder.relative_to(tmp_path)) for cell in cells]
     assert folders[:3] == ["x/ft/steps5/seed0", "x/sp,k=0.5/steps5/seed0", "x/ft/steps10/seed0"]
     assert [cell.seed for cell in cells] == [0] * 4 + [1] * 4
@@ -29,11 +29,11 @@ def test_data_sets_of_one_name_and_odd_names_stay_inside_the_grid(tmp_path: Path
 
 
 def test_a_shared_setting_of_a_method_applies_to_the_methods_that_have_it(tmp_path: Path) -> None:
-    cells = planned(tmp_path, methods=["ft", "rp", "sp:k=0.75", "dp"], seeds=[0], shared={"k": 0.5, "soft": False})
+    cells = planned(tmp_path, methods=["ft", "rp", "sp:k=0.75", "dp"], seeds=[0], values={"k": 0.5, "soft": False})
     special = [{name: cell.values[name] for name in ("k", "soft") if name in cell.values} for cell in cells]
     assert special == [{}, {"k": 0.5}, {"k": 0.75}, {"soft": False}]
     with pytest.raises(SettingError, match="setting 'k' applies only to"):
-        planned(tmp_path, methods=["ft", "dp"], shared={"k": 0.5})
+        planned(tmp_path, methods=["ft", "dp"], values={"k": 0.5})
 
 
 def test_without_steps_each_data_set_decides(tmp_path: Path) -> None:
@@ -42,4 +42,4 @@ def test_without_steps_each_data_set_decides(tmp_path: Path) -> None:
     assert "max_steps" not in ft.values
     assert five_epochs.values["epochs"] == 5
     with pytest.raises(SettingError, match="epochs=5 and max_steps=10: both say how long to train"):
-        planned(tmp_path, shared={"epochs": 5})
+        planned(tmp_path, values={"epochs": 5})

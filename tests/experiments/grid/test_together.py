@@ -25,7 +25,7 @@ def test_a_grid_trains_on_data_sets_together(
     compare: Call, beir: Path, other: Path, static_model: Path, tmp_path: Path
 ) -> None:
     out, both = tmp_path / "grid", {"mix": "equal", "one_set_per_step": True}
-    (cell,) = planned(out, data=[str(beir)], also=[str(other)], methods=["ft"], seeds=[0], shared=both)
+    (cell,) = planned(out, data=[str(beir)], also=[str(other)], methods=["ft"], seeds=[0], values=both)
     assert cell.folder.relative_to(out) == Path("topics+other/ft/steps10/seed0")
     call = cell.call("model")
     assert (call["data"], call["also"], call["mix"]) == (str(beir), [str(other)], "equal")

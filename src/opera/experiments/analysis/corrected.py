@@ -16,7 +16,7 @@ from opera.core.errors import DataError
 from opera.core.measure_names import PRIMARY, column
 from opera.core.terminal import counted
 from opera.data import Mixture, RetrievalData
-from opera.data.decisions import read_decisions
+from opera.data.decisions import Decisions, read_decisions
 from opera.data.mixture import STRICT_UTF8, ListOptions
 from opera.data.texts import TextTable
 from opera.experiments.analysis.groups import Group
@@ -127,19 +127,7 @@ def correct_test(
             f"{names}: has no decision about a test label; make decisions with opera review RUN "
             "--split test"
         )
-    corrected = {query: dict(grades) for query, grades in labels.items()}
-    counts = Counter[str]()
-    pairs = data.queries.ids(decisions.query_rows), data.corpus.ids(decisions.doc_rows)
-    for query, document, relevant in zip(*pairs, decisions.relevant.tolist(), strict=True):
-        grades = corrected[query]
-        if not relevant:
-            counts["removed" if grades.pop(document, 0) else "unlabelled"] += 1
-        elif document in grades:
-            counts["confirmed"] += 1
-        else:
-            counts["added"] += 1
-            grades[document] = reviewed.settings["relevant_grade"]
-    corrected = {query: grades for query, grades in corrected.items() if grades}
+    corrected, counts = _corrected(labels, data, decisions, reviewed.settings["relevant_grade"])
     if not corrected:
         raise DataError(f"{names}: calls every test label wrong, so no test query remains")
     return CorrectedTest(
@@ -157,6 +145,25 @@ def correct_test(
             for name, values in (("as given", labels), ("corrected", corrected))
         ),
     )
+
+
+def _corrected(
+    labels: Labels, data: RetrievalData, decisions: Decisions, grade: int
+) -> tuple[Labels, Counter[str]]:
+    """Apply decisions to labels; return the queries that keep a label, and the changes by kind."""
+    corrected = {query: dict(grades) for query, grades in labels.items()}
+    counts = Counter[str]()
+    pairs = data.queries.ids(decisions.query_rows), data.corpus.ids(decisions.doc_rows)
+    for query, document, relevant in zip(*pairs, decisions.relevant.tolist(), strict=True):
+        grades = corrected[query]
+        if not relevant:
+            counts["removed" if grades.pop(document, 0) else "unlabelled"] += 1
+        elif document in grades:
+            counts["confirmed"] += 1
+        else:
+            counts["added"] += 1
+            grades[document] = grade
+    return {query: grades for query, grades in corrected.items() if grades}, counts
 
 
 def _test_data(runs: Sequence[Run]) -> RetrievalData:

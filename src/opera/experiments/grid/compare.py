@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from opera.config.recipe import make_recipe
+from opera.config.recipe import make_recipe, with_full_names
 from opera.config.training import EncodingSettings, reads_lists
-from opera.core.arguments import whole_number
+from opera.core.arguments import text, whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder
 from opera.core.locks import LOCK_FILE
@@ -22,7 +22,7 @@ from opera.data.loading import (
     named_source,
 )
 from opera.experiments.analysis import Comparison, analyse_runs, find_runs, group_runs
-from opera.experiments.grid.plan import GridAxes, PlannedRun, grid_axes, plan_grid
+from opera.experiments.grid.plan import PlannedRun, canonical_label, plan_grid
 from opera.experiments.grid.run import Grid, train_grid
 from opera.identity.run import refuse_other_run, run_identity
 from opera.retrieval.locate import is_loaded, locate_model
@@ -107,8 +107,9 @@ def compare(
         str(named_source(source, columns=columns, **reading, strict=strict)) for source in sets
     ]
     folder, path = user_path(out, "--out"), str(expand_user(model, "--model"))
-    axes, shared = grid_axes(settings, methods, seeds, steps, baseline)
-    grid = prepare_grid(sources, axes, folder, path, shared, jobs, more, **reading)
+    grid = prepare_grid(
+        sources, folder, path, settings, methods, seeds, steps, baseline, jobs, more, **reading
+    )
     train_grid(grid)
     if grid.failed:
         raise TrainingError(*(f"{run}: {reason}" for run, reason in grid.failed.items()))
@@ -117,11 +118,14 @@ def compare(
 
 def prepare_grid(
     data: Sequence[str],
-    axes: GridAxes,
     out: Path,
     model: str,
-    shared: dict[str, Any],
-    jobs: int,
+    values: Mapping[str, Any],
+    methods: str | Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    steps: Sequence[int] | None = None,
+    baseline: str | None = None,
+    jobs: int = 1,
     also: Sequence[str] = (),
     encoding: str | None = None,
     skip_bad_rows: bool = False,
@@ -131,18 +135,20 @@ def prepare_grid(
     Every run trains on a data set of ``data`` together with those of ``also``. ``encoding`` and
     ``skip_bad_rows`` are those of lists of pairs. Only runs of an earlier call need torch.
     """
-    jobs = whole_number(jobs, "--jobs", 1)
-    if "metric_for_best_model" in shared:
-        parse_measures([str(shared["metric_for_best_model"])])
-    reading = {"encoding": encoding, "skip_bad_rows": skip_bad_rows} if reads_lists(shared) else {}
-    runs = plan_grid(data, axes, out, shared, reading, also)
-    if shared.get("query_vectors") is None:  # otherwise --model is only a name for the vectors
+    jobs, values = whole_number(jobs, "--jobs", 1), with_full_names(values)
+    if "metric_for_best_model" in values:
+        parse_measures([str(values["metric_for_best_model"])])
+    reading = {"encoding": encoding, "skip_bad_rows": skip_bad_rows} if reads_lists(values) else {}
+    runs = plan_grid(data, out, values, methods, seeds, steps, reading, also)
+    if baseline is not None:
+        baseline = _checked_baseline(text(baseline, "baseline"), runs)
+    if values.get("query_vectors") is None:  # otherwise --model is only a name for the vectors
         folder = locate_model(model)
         if isinstance(folder, Path):  # the runs warn only in their logs
-            prompts = (shared.get(f"{role}_prompt") for role in ROLES)
+            prompts = (values.get(f"{role}_prompt") for role in ROLES)
             warn_of_missing_prompts(prompts_in_folder(folder), model, *prompts)
     _check_out(out, runs)
-    grid = Grid(out, model, runs, jobs, axes.baseline)
+    grid = Grid(out, model, runs, jobs, baseline)
     fingerprints: dict[str, str] = {}
     for source in data:
         loaded = load_all([source, *also], encoding, skip_bad_rows)
@@ -150,11 +156,20 @@ def prepare_grid(
         for data_set in loaded.data_sets:
             log_copies(data_set)
         for planned in (planned for planned in runs if planned.data == source):
-            if planned.seed == axes.seeds[0] and planned.steps == axes.steps[0]:
+            if (planned.seed, planned.steps) == (runs[0].seed, runs[0].steps):
                 prepare_data(loaded, make_recipe(planned.values))
             if (run := run_in(planned.folder)) is not None:
                 _check_same(planned, run.record.identity, model, loaded, fingerprints)
     return grid
+
+
+def _checked_baseline(baseline: str, runs: Sequence[PlannedRun]) -> str:
+    """Return the baseline's label; SettingError if it is not one of the methods."""
+    label, labels = canonical_label(baseline), dict.fromkeys(run.label for run in runs)
+    if label not in labels:
+        known = ", ".join(labels)
+        raise SettingError(f"--baseline {baseline}: must be one of the methods: {known}")
+    return label
 
 
 def _check_out(out: Path, runs: Sequence[PlannedRun]) -> None:

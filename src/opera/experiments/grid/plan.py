@@ -39,19 +39,6 @@ AXES: Mapping[str, tuple[Any, ...]] = {
 
 
 @dataclass(frozen=True)
-class GridAxes:
-    """The settings that differ between the runs of a data set; ``None`` means automatic steps.
-
-    ``baseline`` is one of the methods, or ``None`` to let the analysis choose.
-    """
-
-    methods: tuple[str, ...]
-    seeds: tuple[int, ...]
-    steps: tuple[int | None, ...]
-    baseline: str | None = None
-
-
-@dataclass(frozen=True)
 class PlannedRun:
     """A run of a grid; ``values`` are the user's settings with method, steps and seed, and
     ``reading`` are the further data sets and the options of lists of pairs, as arguments of
@@ -87,47 +74,6 @@ class PlannedRun:
         return f"{self.data_name}, {self.label}, {steps}seed {self.seed}"
 
 
-def grid_axes(
-    values: Mapping[str, Any],
-    methods: str | Sequence[str] | None = None,
-    seeds: Sequence[int] | None = None,
-    steps: Sequence[int] | None = None,
-    baseline: str | None = None,
-) -> tuple[GridAxes, dict[str, Any]]:
-    """Split the values of a recipe into the grid's axes and the settings that all runs share.
-
-    The recipe's ``method``, ``seed`` and ``max_steps`` are defaults; the arguments override them.
-    ``methods`` may be a text with commas.
-    """
-    shared = with_full_names(values)
-    if isinstance(methods, str):
-        methods = [label for label in methods.split(",") if label.strip()]
-
-    def axis(name: str, argument: str, plural: str, values: Any) -> tuple[Any, ...]:
-        default = (shared.pop(name),) if name in shared else AXES[name]
-        return default if values is None else several(values, argument, plural)
-
-    labels = [
-        canonical_label(text(label, "methods"))
-        for label in axis("method", "methods", "texts", methods)
-    ]
-    numbers = [_parsed("seed", seed) for seed in axis("seed", "seeds", "whole numbers", seeds)]
-    counts = [
-        None if count is None else _parsed("max_steps", count)
-        for count in axis("max_steps", "steps", "whole numbers", steps)
-    ]
-    against = None if baseline is None else canonical_label(text(baseline, "baseline"))
-    if against is not None and against not in labels:
-        known = ", ".join(labels)
-        raise SettingError(f"--baseline {baseline}: must be one of the methods: {known}")
-    return GridAxes(tuple(labels), tuple(numbers), tuple(counts), against), shared
-
-
-def _parsed(name: str, value: Any) -> int:
-    """Parse a value of an axis by the rules for recipes."""
-    return int(make_recipe({name: value}).train.flat()[name])
-
-
 def canonical_label(label: str) -> str:
     """Spell a label's method as the registry does: ``DP:levels=query`` is ``dp:levels=query``."""
     name, colon, settings = label.strip().partition(":")
@@ -144,47 +90,86 @@ def parse_method(label: str) -> tuple[str, dict[str, Any]]:
 
 def plan_grid(
     data: Sequence[str],
-    axes: GridAxes,
     out: Path,
-    shared: Mapping[str, Any],
+    values: Mapping[str, Any],
+    methods: str | Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    steps: Sequence[int] | None = None,
     reading: Mapping[str, Any] = MappingProxyType({}),
     also: Sequence[str] = (),
 ) -> list[PlannedRun]:
     """List the runs and check every recipe; SettingError lists all mistakes.
 
-    The seed changes last, so that an interrupted grid has all runs of its first seeds.
+    The ``method``, ``seed`` and ``max_steps`` of the values are defaults; the arguments override
+    them. ``methods`` may be a text with commas. The seed changes last, so that an interrupted grid
+    has all runs of its first seeds.
     """
+    shared = with_full_names(values)
+    axes = _axes(shared, methods, seeds, steps)
     # "data" and "./data" are the same folder
     places = [os.path.realpath(source) if os.path.lexists(source) else source for source in data]
     first = [data[places.index(place)] for place in places]
-    options: dict[str, Sequence[Any]] = {"DATA": first}
-    options |= {f"--{name}": getattr(axes, name) for name in ("methods", "seeds", "steps")}
-    for option, choices in options.items():
+    for option, choices in {"DATA": first, **axes}.items():
         if not choices:
             raise SettingError(f"{option}: pass at least one value")
         if repeated := [value for index, value in enumerate(choices) if value in choices[:index]]:
             raise SettingError(f"{option}: {shortened(str(repeated[0]))} is given twice")
+    labels, numbers, counts = axes.values()
     names, arguments = _folder_names(data, also), {"also": [*also], **reading}
-    by_label = _settings_by_label(axes, plain(with_full_names(shared)))
+    by_label = _settings_by_label(labels, counts[0], plain(shared))
     runs = []
-    for seed, source, steps, label in product(axes.seeds, data, axes.steps, axes.methods):
-        by_steps = "autosteps" if steps is None else f"steps{steps}"
+    for seed, source, n_steps, label in product(numbers, data, counts, labels):
+        by_steps = "autosteps" if n_steps is None else f"steps{n_steps}"
         folder = out / names[source] / label.replace(":", ",") / by_steps / f"seed{seed}"
-        axis_values = {"seed": seed} if steps is None else {"max_steps": steps, "seed": seed}
-        values = {**by_label[label], **axis_values}
-        runs.append(PlannedRun(source, label, steps, seed, folder, values, arguments))
+        axis_values = {"seed": seed} if n_steps is None else {"max_steps": n_steps, "seed": seed}
+        settings = {**by_label[label], **axis_values}
+        runs.append(PlannedRun(source, label, n_steps, seed, folder, settings, arguments))
     return runs
 
 
-def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _axes(
+    shared: dict[str, Any],
+    methods: str | Sequence[str] | None,
+    seeds: Sequence[int] | None,
+    steps: Sequence[int] | None,
+) -> dict[str, list[Any]]:
+    """Take labels, seeds and numbers of steps from the settings, unless the arguments have them.
+
+    ``None`` is an automatic number of steps.
+    """
+    if isinstance(methods, str):
+        methods = [label for label in methods.split(",") if label.strip()]
+
+    def values_of(setting: str, argument: str, plural: str, values: Any) -> tuple[Any, ...]:
+        default = (shared.pop(setting),) if setting in shared else AXES[setting]
+        return default if values is None else several(values, argument, plural)
+
+    labels = values_of("method", "methods", "texts", methods)
+    numbers = values_of("seed", "seeds", "whole numbers", seeds)
+    counts = values_of("max_steps", "steps", "whole numbers", steps)
+    return {
+        "--methods": [canonical_label(text(label, "methods")) for label in labels],
+        "--seeds": [_parsed("seed", seed) for seed in numbers],
+        "--steps": [None if count is None else _parsed("max_steps", count) for count in counts],
+    }
+
+
+def _parsed(name: str, value: Any) -> int:
+    """Parse a value of an axis by the rules for recipes."""
+    return int(make_recipe({name: value}).train.flat()[name])
+
+
+def _settings_by_label(
+    labels: Sequence[str], steps: int | None, shared: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
     """Combine the settings of a label with the shared settings, and check the recipes."""
     mistakes: list[str] = []
     settings: dict[str, dict[str, Any]] = {}
     label_by_recipe: dict[str, str] = {}
-    for label in axes.methods:
+    for label in labels:
         try:
-            settings[label] = _settings_of(label, axes.methods, shared)
-            recipe = repr(make_recipe({**settings[label], "max_steps": axes.steps[0]}).identity())
+            settings[label] = _settings_of(label, labels, shared)
+            recipe = repr(make_recipe({**settings[label], "max_steps": steps}).identity())
         except SettingError as error:
             mistakes += [f"{shortened(label)}: {line}" for line in error.lines]
             continue
