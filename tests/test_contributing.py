@@ -132,3 +132,9 @@ def test_evaluate_takes_the_measure(example: Example, beir: Path, static_model: 
         register_measure("ndcg")
     with pytest.raises(SettingError, match=r"did you mean 'RBP80@10'\?"):
         parse_measures(["RBP8@10"])
+
+
+def test_the_sql_of_a_data_set_runs_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    database = run_example("The SQL of a data set")["database"]
+    assert database.sql("SELECT line, query, document FROM numbered").fetchall() == [(2, 0, 0), (3, 0, 1)]
+    assert "query" in capsys.readouterr().out
