@@ -72,8 +72,12 @@ class Decisions:
         The rows of ``self`` must be those of the joined tables.
         """
         (query, document), size = data.first_rows[number], len(data.data_sets[number].queries)
-        own = self.select((self.query_rows >= query) & (self.query_rows < query + size))
-        return replace(own, query_rows=own.query_rows - query, doc_rows=own.doc_rows - document)
+        about_set = self.select((self.query_rows >= query) & (self.query_rows < query + size))
+        return replace(
+            about_set,
+            query_rows=about_set.query_rows - query,
+            doc_rows=about_set.doc_rows - document,
+        )
 
     def keys(self, data: RetrievalData) -> NDArray[np.int64]:
         """One number per pair, see :func:`opera.data.identity.text_keys`: int64 ``[m]``."""
@@ -178,11 +182,9 @@ def with_decisions(data: Mixture, paths: Sequence[str | Path]) -> Mixture:
     data.joined.training_split()  # raises an error if train has no pair
     decisions, notes = read_decisions(data, paths)
     about_training, counts = decisions.select(~decisions.of_test), Counter[str]()
-    data_sets, decided = [], []
-    for number in range(len(data.data_sets)):
-        changed, pairs = _applied(data, number, about_training, counts)
-        data_sets.append(changed)
-        decided.append(pairs)
+    numbers = range(len(data.data_sets))
+    applied = [_applied(data, number, about_training, counts) for number in numbers]
+    data_sets = [data_set for data_set, _ in applied]
     if len(about_training.relevant) and not counts.total():
         raise DataError(
             f"{decisions.paths}: has no decision about a query of train or dev; decisions about "
@@ -197,13 +199,14 @@ def with_decisions(data: Mixture, paths: Sequence[str | Path]) -> Mixture:
         f"{counts['added']:,} added",
         f"{counts['confirmed']:,} confirmed by {decisions.paths}",
     ]
-    if held_out := counts["held out"]:
+    if held_out := counts["held_out"]:
         changes.append(f"{held_out:,} not added because their documents are held out of train")
     if of_test := int(decisions.of_test.sum()):
         changes.append(f"training ignores {counted(of_test, 'decision')} about test")
     notes = [*data_sets[0].notes, *notes, ", ".join(changes)]
     data_sets[0] = replace(data_sets[0], notes=tuple(notes))
-    return replace(data.with_data_sets(data_sets), decided=tuple(decided))
+    decided = tuple(pairs for _, pairs in applied)
+    return replace(data.with_data_sets(data_sets), decided=decided)
 
 
 def _applied(
@@ -212,8 +215,8 @@ def _applied(
     """Apply decisions to a data set, and count the changes. Pairs with the texts of a wrong pair of
     another data set leave too.
     """
-    data, own = mixture.data_sets[number], decisions.of_data_set(mixture, number)
-    relevant, wrong = own.select(own.relevant), decisions.select(~decisions.relevant)
+    data, about_set = mixture.data_sets[number], decisions.of_data_set(mixture, number)
+    relevant, wrong = about_set.select(about_set.relevant), decisions.select(~decisions.relevant)
     relevant_keys, wrong_keys = relevant.keys(data), wrong.keys(mixture.joined)
     splits, excess = dict(data.splits), 0
     for name in {"train", "dev"} & splits.keys():  # decisions about test correct only the metrics
@@ -230,12 +233,15 @@ def _applied(
         if name == "train":
             ranks = wrong.first_rank[np.isin(wrong_keys, keys[is_wrong & is_relevant])]
             excess = int((ranks > 0.5).sum() - (ranks < 0.5).sum())
-        counts["removed"] += int((is_wrong & is_relevant).sum())
-        counts["confirmed"] += int((confirmed & is_relevant).sum())
-        counts["added"] += len(missing.query_rows)
-        counts["held out"] += blocked
-        counts["rejected"] += int(np.isin(split_keys(wrong_keys)[0], split_keys(keys)[0]).sum())
-    rejected = own.select(~own.relevant).keys(data)
+        of_split = np.isin(split_keys(wrong_keys)[0], split_keys(keys)[0])
+        counts.update(
+            removed=int((is_wrong & is_relevant).sum()),
+            confirmed=int((confirmed & is_relevant).sum()),
+            added=len(missing.query_rows),
+            held_out=blocked,
+            rejected=int(of_split.sum()),
+        )
+    rejected = about_set.select(~about_set.relevant).keys(data)
     decided = DecidedPairs(np.unique(relevant_keys), np.unique(rejected), excess)
     return replace(data, splits=splits), decided
 

@@ -135,7 +135,7 @@ def teacher_by_text(data: RetrievalData, teacher: TeacherScores) -> TeacherScore
 
 def first_in(group: NDArray[np.int32], rows: IntArray) -> NDArray[np.int64]:
     """Return for each row the smallest one of ``rows`` with the same text: int64."""
-    groups, place = np.unique(group[rows], return_inverse=True)
+    groups, number = np.unique(group[rows], return_inverse=True)
     first = np.full(len(groups), np.iinfo(np.int64).max)
-    np.minimum.at(first, place, rows)
-    return first[place]
+    np.minimum.at(first, number, rows)
+    return first[number]

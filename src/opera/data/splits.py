@@ -145,13 +145,15 @@ def draw_missing_splits(
         DataError: if train has too few queries, or if dev is to be like test, but test is missing
             or has no relevant document.
     """
-    expected = [expected_documents or assumed_documents(part) for part in data.data_sets]
+    expected = [expected_documents or assumed_documents(data_set) for data_set in data.data_sets]
     fractions = {"test": test_fraction, "dev": dev_fraction}
     for split in ("test", "dev") if needs_dev else ("test",):
         drawn = data.with_data_sets(
             [
-                _with_split(part, split, fractions[split], seed, chosen, expected_documents is None)
-                for part, chosen in zip(data.data_sets, expected, strict=True)
+                _with_split(
+                    data_set, split, fractions[split], seed, chosen, expected_documents is None
+                )
+                for data_set, chosen in zip(data.data_sets, expected, strict=True)
             ]
         )
         data = drawn if data.is_single else _without_texts_of_other_sets(drawn, data)

@@ -188,7 +188,9 @@ class Guard:
             rankings = [self._best, best_of_tuned]
             if self.session.keywords is not None:
                 rank = partial(self.session.keywords.rank, split="dev", depth=DEPTH)
-                rankings.append([rank(part).doc_rows.astype(np.int64) for part in data.data_sets])
+                rankings.append(
+                    [rank(data_set).doc_rows.astype(np.int64) for data_set in data.data_sets]
+                )
             best = [np.concatenate(rows) for rows in zip(*rankings, strict=True)]
             self._dev = dev_corpus(data, best, settings)
             self.base.put_into(model)

@@ -30,7 +30,7 @@ FEWEST = 300
 """A class of queries needs so many visits; smaller classes join the next one."""
 LATER = 2000
 """The noise rate uses the later half of the visits, from a better model, but at least so many."""
-BLOCK, BLOCK_QUERIES = 100, 20
+PAIRS_PER_BLOCK, QUERIES_PER_BLOCK = 100, 20
 """Visits, and queries, in a block of pairs whose siblings look alike."""
 SUSPICIOUS = 0.5
 """The list holds the pairs whose probability to be wrong is higher."""
@@ -131,8 +131,8 @@ def beside_siblings(query: IntArray, p: FloatArray, alone: FloatArray) -> NDArra
 
     π(s) increases with s. If all pairs of a query rank low, the query is hard for the model, so its
     pairs are not more likely to be wrong. Pairs without siblings have a separate rate. π(s) is
-    constant over blocks of about :data:`BLOCK_QUERIES` queries, because within one query the pairs
-    with the best siblings are the worst pairs.
+    constant over blocks of about :data:`QUERIES_PER_BLOCK` queries, because within one query the
+    pairs with the best siblings are the worst pairs.
 
     Args:
         query: int ``[m]``.
@@ -145,15 +145,16 @@ def beside_siblings(query: IntArray, p: FloatArray, alone: FloatArray) -> NDArra
     prior = np.full(len(p), noise_rate(p))
     odds = logit(alone) - _log_odds(prior)
     for alike in (siblings == 0, siblings > 0):
-        if (visits := int(alike.sum())) >= BLOCK:
-            blocks = min(visits // BLOCK, int((counts > 0).sum()) // BLOCK_QUERIES)
+        if (visits := int(alike.sum())) >= PAIRS_PER_BLOCK:
+            blocks = min(visits // PAIRS_PER_BLOCK, int((counts > 0).sum()) // QUERIES_PER_BLOCK)
             prior[alike] = increasing_rate(correct[alike], p[alike], blocks)
     return np.asarray(expit(odds + _log_odds(prior)), dtype=np.float64)
 
 
 def _log_odds(rate: FloatArray) -> NDArray[np.float64]:
-    """The logit of a rate among about :data:`BLOCK` pairs, clipped so that it stays finite."""
-    return np.asarray(logit(np.clip(rate, 1 / BLOCK, 1 - 1 / BLOCK)), dtype=np.float64)
+    """The logit of a rate among :data:`PAIRS_PER_BLOCK` pairs, clipped so that it stays finite."""
+    least = 1 / PAIRS_PER_BLOCK
+    return np.asarray(logit(np.clip(rate, least, 1 - least)), dtype=np.float64)
 
 
 def probability_wrong(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.float32]:

@@ -29,7 +29,7 @@ LONG, SHORT = 2000, 300
 query."""
 OTHER_DOCUMENTS = 2
 """Other labelled documents of the query in an item."""
-BLOCK = ("worst",) * 3 + ("listed",) * 2 + ("unlisted",) * 2
+REVIEW_PATTERN = ("worst",) * 3 + ("listed",) * 2 + ("unlisted",) * 2
 """The kinds of seven pairs of a review: the worst suspicious pairs, and random samples of the
 suspicious (listed) and the other pairs, which give the noise rate."""
 LISTED_SAMPLE = 0.4
@@ -109,7 +109,7 @@ def in_order(
         Pair ids, each with its stratum if it was sampled.
     """
     rng = generator(seed, "review")
-    block = [name for name in BLOCK if name == "worst" or name in strata]
+    block = [name for name in REVIEW_PATTERN if name == "worst" or name in strata]
     blocks = -(-MOST_PAIRS // len(block))
     samples: dict[str, list[int]] = {}
     for name, pairs in strata.items():
