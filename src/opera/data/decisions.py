@@ -66,12 +66,12 @@ class Decisions:
             self.of_test[chosen], self.first_rank[chosen], self.paths,
         )  # fmt: skip
 
-    def of_data_set(self, data: Mixture, number: int) -> Decisions:
+    def of_data_set(self, mixture: Mixture, number: int) -> Decisions:
         """Return the decisions about the pairs of a data set, with its rows.
 
         The rows of ``self`` must be those of the joined tables.
         """
-        (query, document), size = data.first_rows[number], len(data.data_sets[number].queries)
+        (query, document), size = mixture.first_rows[number], len(mixture.data_sets[number].queries)
         about_set = self.select((self.query_rows >= query) & (self.query_rows < query + size))
         return replace(
             about_set,
@@ -85,12 +85,12 @@ class Decisions:
 
 
 def read_decisions(
-    data: Mixture, paths: Sequence[str | Path], *, only_test: bool = False
+    mixture: Mixture, paths: Sequence[str | Path], *, only_test: bool = False
 ) -> tuple[Decisions, list[str]]:
     """Read files of decisions, such as ``decisions.csv`` of a review.
 
     Args:
-        data: the data sets of the decisions.
+        mixture: the data sets of the decisions.
         paths: tables with the columns ``query_id``, ``doc_id`` and ``decision``: wrong, correct,
             missing, or empty; or folders of tables. All pairs of a run's ``suspicious_pairs.csv``
             are wrong. The column ``split`` is test for decisions about the test split. The columns
@@ -106,9 +106,9 @@ def read_decisions(
         DataError: if a file cannot be read, has no decisions, or does not match the data; for an
             unknown decision; and for two decisions that contradict each other.
     """
-    lists = read_lists(paths, data.list_options, optional=COLUMNS)
+    lists = read_lists(paths, mixture.list_options, optional=COLUMNS)
     decided = [_decided(listed, only_test) for listed in lists]
-    pairs, notes = match_pairs(decided, data, "decision", 1 if only_test else MATCHING)
+    pairs, notes = match_pairs(decided, mixture, "decision", 1 if only_test else MATCHING)
     decisions = Decisions(
         np.array(pairs["query_row"].to_pylist(), dtype=np.int64),
         np.array(pairs["doc_row"].to_pylist(), dtype=np.int64),
@@ -118,14 +118,14 @@ def read_decisions(
         ", ".join(map(str, paths)),
     )
     by_id = pair_keys(decisions.query_rows, decisions.doc_rows)
-    keys = by_id if only_test else decisions.keys(data.joined)
+    keys = by_id if only_test else decisions.keys(mixture.joined)
     decided_pairs = np.stack([keys, decisions.of_test])
     _, first, number = np.unique(decided_pairs, axis=1, return_index=True, return_inverse=True)
     differs = decisions.relevant[first][number] != decisions.relevant
     if differs.any():
         example = decisions.select(differs)
-        (query,) = data.joined.queries.ids(example.query_rows[:1])
-        (document,) = data.joined.corpus.ids(example.doc_rows[:1])
+        (query,) = mixture.joined.queries.ids(example.query_rows[:1])
+        (document,) = mixture.joined.corpus.ids(example.doc_rows[:1])
         raise DataError(
             f"{decisions.paths}: {_named(query, document)} is wrong in one row, and correct or "
             "missing in another; keep one of them"
@@ -166,7 +166,7 @@ def _decided(listed: IdList, only_test: bool) -> IdList:
     return listed._replace(table=pa.table(values).filter(pa.array(decided, pa.bool_())))
 
 
-def with_decisions(data: Mixture, paths: Sequence[str | Path]) -> Mixture:
+def with_decisions(mixture: Mixture, paths: Sequence[str | Path]) -> Mixture:
     """Apply the decisions in files to train and dev; a note counts them.
 
     Wrong pairs leave both splits. Missing documents become relevant to their query. Correct pairs
@@ -178,12 +178,12 @@ def with_decisions(data: Mixture, paths: Sequence[str | Path]) -> Mixture:
             pair would be left to train on.
     """
     if not paths:
-        return data
-    data.joined.training_split()  # raises an error if train has no pair
-    decisions, notes = read_decisions(data, paths)
+        return mixture
+    mixture.joined.training_split()  # raises an error if train has no pair
+    decisions, notes = read_decisions(mixture, paths)
     about_training, counts = decisions.select(~decisions.of_test), Counter[str]()
-    numbers = range(len(data.data_sets))
-    applied = [_applied(data, number, about_training, counts) for number in numbers]
+    numbers = range(len(mixture.data_sets))
+    applied = [_applied(mixture, number, about_training, counts) for number in numbers]
     data_sets = [data_set for data_set, _ in applied]
     if len(about_training.relevant) and not counts.total():
         raise DataError(
@@ -206,7 +206,7 @@ def with_decisions(data: Mixture, paths: Sequence[str | Path]) -> Mixture:
     notes = [*data_sets[0].notes, *notes, ", ".join(changes)]
     data_sets[0] = replace(data_sets[0], notes=tuple(notes))
     decided = tuple(pairs for _, pairs in applied)
-    return replace(data.with_data_sets(data_sets), decided=decided)
+    return replace(mixture.with_data_sets(data_sets), decided=decided)
 
 
 def _applied(

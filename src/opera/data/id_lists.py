@@ -50,11 +50,11 @@ SPREADSHEET = (
 )
 
 
-def with_teacher(data: Mixture, path: Path) -> Mixture:
+def with_teacher(mixture: Mixture, path: Path) -> Mixture:
     """Return the data with the scores of a file, instead of scores that came with the data.
 
     Args:
-        data: the data sets.
+        mixture: the data sets.
         path: a table with the columns ``query_id``, ``doc_id`` and ``score`` (or ``similarity``),
             or a folder of tables. Other columns are ignored, and so are scores of pairs that are
             not in the data; a note counts them.
@@ -63,22 +63,22 @@ def with_teacher(data: Mixture, path: Path) -> Mixture:
         DataError: if the file cannot be read, if a score is not a finite number, or if no pair is
             in the data.
     """
-    lists = read_lists([path], data.list_options, needed=["score"])
-    pairs, notes = match_pairs(lists, data, "score", 0)
+    lists = read_lists([path], mixture.list_options, needed=["score"])
+    pairs, notes = match_pairs(lists, mixture, "score", 0)
     scores = np.array(pairs["score"].to_pylist(), dtype=np.float64)
     query_rows, doc_rows, set_numbers = (
         np.array(pairs[name].to_pylist(), dtype=np.int64)
         for name in ("query_row", "doc_row", "set")
     )
     data_sets = []
-    for number, data_set in enumerate(data.data_sets):
-        first_query, first_document = data.first_rows[number]
+    for number, data_set in enumerate(mixture.data_sets):
+        first_query, first_document = mixture.first_rows[number]
         scored = set_numbers == number
         rows = query_rows[scored] - first_query, doc_rows[scored] - first_document
         teacher = TeacherScores.from_arrays(*rows, scores[scored]) if scored.any() else None
         data_sets.append(replace(data_set, teacher=teacher))
     data_sets[0] = replace(data_sets[0], notes=(*data_sets[0].notes, *notes))
-    return data.with_data_sets(data_sets)
+    return mixture.with_data_sets(data_sets)
 
 
 class IdList(NamedTuple):
@@ -98,14 +98,14 @@ class IdList(NamedTuple):
 
 
 def match_pairs(
-    lists: Iterable[IdList], data: Mixture, noun: str, least: float
+    lists: Iterable[IdList], mixture: Mixture, noun: str, least: float
 ) -> tuple[pa.Table, list[str]]:
     """Find the pairs of lists in the data. Every door that takes lists calls this.
 
     Args:
         lists: the lists. Their columns ``query`` and ``document``, if any, must match the texts of
             the data, or their beginnings: an id that is a row number changes with the file.
-        data: the data sets.
+        mixture: the data sets.
         noun: what a row of a list is, for messages.
         least: the least fraction of a list's pairs that must be in the data. At least one pair
             must be in the data.
@@ -118,8 +118,8 @@ def match_pairs(
     Raises:
         DataError: if the texts of a list do not match the data, or too few pairs are in the data.
     """
-    tables, notes, joined = [], list[str](), data.joined
-    first_rows = np.array(data.first_rows).T
+    tables, notes, joined = [], list[str](), mixture.joined
+    first_rows = np.array(mixture.first_rows).T
     for path, _, table, list_notes in lists:
         queries, documents = table["query_id"], table["doc_id"]
         rows = _rows_of(queries, joined.queries), _rows_of(documents, joined.corpus)
@@ -136,8 +136,8 @@ def match_pairs(
             row = int(np.flatnonzero(~known)[0])
             pair = f"query {shown(queries[row].as_py())}, document {shown(documents[row].as_py())}"
             advice = SPREADSHEET.format(noun)
-            if not data.is_single:
-                names = ", ".join(data_set.name for data_set in data.data_sets)
+            if not mixture.is_single:
+                names = ", ".join(data_set.name for data_set in mixture.data_sets)
                 advice = f"ids must be SET/ID, where SET is one of {names}"
             raise DataError(f"{count}; {pair} is not there; {advice}")
         notes += list_notes + [f"{count}; OPERA ignores the rest"] * (not known.all())

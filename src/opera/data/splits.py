@@ -121,7 +121,7 @@ MOSTLY_RECURRING = 0.5
 
 
 def draw_missing_splits(
-    data: Mixture,
+    mixture: Mixture,
     *,
     seed: int,
     test_fraction: float = TEST_FRACTION,
@@ -132,7 +132,7 @@ def draw_missing_splits(
     """Split test queries off train if there is no test split, then dev queries if needed.
 
     Args:
-        data: the data sets.
+        mixture: the data sets.
         seed: the seed of the random splits.
         test_fraction: the fraction of the train queries that go to test.
         needs_dev: whether a dev split is needed.
@@ -145,19 +145,19 @@ def draw_missing_splits(
         DataError: if train has too few queries, or if dev is to be like test, but test is missing
             or has no relevant document.
     """
-    expected = [expected_documents or assumed_documents(data_set) for data_set in data.data_sets]
+    expected = [expected_documents or assumed_documents(data_set) for data_set in mixture.data_sets]
     fractions = {"test": test_fraction, "dev": dev_fraction}
     for split in ("test", "dev") if needs_dev else ("test",):
-        drawn = data.with_data_sets(
+        drawn = mixture.with_data_sets(
             [
                 _with_split(
                     data_set, split, fractions[split], seed, chosen, expected_documents is None
                 )
-                for data_set, chosen in zip(data.data_sets, expected, strict=True)
+                for data_set, chosen in zip(mixture.data_sets, expected, strict=True)
             ]
         )
-        data = drawn if data.is_single else _without_texts_of_other_sets(drawn, data)
-    return data
+        mixture = drawn if mixture.is_single else _without_texts_of_other_sets(drawn, mixture)
+    return mixture
 
 
 def _with_split(
@@ -183,20 +183,22 @@ def _with_split(
     return hold_out(data, split, fraction, seed, expected_documents)
 
 
-def _without_texts_of_other_sets(data: Mixture, before: Mixture) -> Mixture:
+def _without_texts_of_other_sets(mixture: Mixture, before: Mixture) -> Mixture:
     """Hold out the training pairs with a text that is new in a split of another data set.
 
     Such a pair has the text of a query of the split, or the text of a relevant document that is new
     in its data set.
 
     Args:
-        data: several data sets, with added splits.
+        mixture: several data sets, with added splits.
         before: the same data sets before the split.
     """
-    query_rows, document_rows = zip(*data.first_rows, strict=True)
-    query_groups = np.split(data.joined.query_group, query_rows[1:])
-    document_groups = np.split(data.joined.document_group, document_rows[1:])
-    sets = list(zip(data.data_sets, before.data_sets, query_groups, document_groups, strict=True))
+    query_rows, document_rows = zip(*mixture.first_rows, strict=True)
+    query_groups = np.split(mixture.joined.query_group, query_rows[1:])
+    document_groups = np.split(mixture.joined.document_group, document_rows[1:])
+    sets = list(
+        zip(mixture.data_sets, before.data_sets, query_groups, document_groups, strict=True)
+    )
     texts = []  # the queries of the added splits, and their new documents
     for data_set, old, query_group, document_group in sets:
         added = [data_set.splits[name] for name in data_set.splits.keys() - old.splits.keys()]
@@ -218,7 +220,7 @@ def _without_texts_of_other_sets(data: Mixture, before: Mixture) -> Mixture:
             data_set = data_set.hold_out_pairs(train.select_judgements(leaves))
             data_set = replace(data_set, notes=(*data_set.notes, note))
         changed.append(data_set)
-    return data.with_data_sets(changed)
+    return mixture.with_data_sets(changed)
 
 
 def assumed_documents(data: RetrievalData) -> ExpectedDocuments:

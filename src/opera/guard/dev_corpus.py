@@ -24,7 +24,7 @@ DEPTH = 20
 
 
 def best_documents(
-    encoder: Encoder, data: Mixture, settings: TrainSettings
+    encoder: Encoder, mixture: Mixture, settings: TrainSettings
 ) -> list[NDArray[np.int64]]:
     """Encode the corpus, and return the rows of each dev query's :data:`DEPTH` best documents.
 
@@ -34,24 +34,24 @@ def best_documents(
         search_corpus(
             encoder, data_set, data_set.judged_qrels("dev").query_rows, DEPTH, settings.corpus_text
         ).doc_rows.astype(np.int64)
-        for data_set in data.data_sets
+        for data_set in mixture.data_sets
     ]
 
 
 def dev_corpus(
-    data: Mixture, best: Sequence[NDArray[np.int64]], settings: TrainSettings
+    mixture: Mixture, best: Sequence[NDArray[np.int64]], settings: TrainSettings
 ) -> Mixture:
     """Reduce the corpus to :data:`GUARD_DOCUMENTS`, divided among data sets by their size.
 
     Args:
-        data: the data sets.
+        mixture: the data sets.
         best: for each data set, an array ``[rankings, k]`` of document rows to include, best first;
             -1 for none.
         settings: the run's.
     """
     parts = []
-    for data_set, rows in zip(data.data_sets, best, strict=True):
-        limit = max(1, GUARD_DOCUMENTS * len(data_set.corpus) // len(data.joined.corpus))
+    for data_set, rows in zip(mixture.data_sets, best, strict=True):
+        limit = max(1, GUARD_DOCUMENTS * len(data_set.corpus) // len(mixture.joined.corpus))
         parts.append(reduced_corpus(data_set, rows, limit, settings))
     return Mixture.of(*parts)
 
@@ -93,7 +93,7 @@ def reduced_corpus(
     )
 
 
-def evaluate_dev(encoder: Encoder, data: Mixture, settings: TrainSettings) -> Evaluation:
+def evaluate_dev(encoder: Encoder, mixture: Mixture, settings: TrainSettings) -> Evaluation:
     """Measure a model on dev."""
     measure = settings.metric_for_best_model
-    return evaluate_encoder(encoder, data, "dev", [measure], settings.corpus_text)
+    return evaluate_encoder(encoder, mixture, "dev", [measure], settings.corpus_text)

@@ -21,7 +21,7 @@ KEYWORD_WEIGHTS = tuple(n / 10 for n in range(11))
 
 
 def choose_keyword_weights(
-    data: Mixture,
+    mixture: Mixture,
     model: Evaluation,
     words: Evaluation,
     kinds: Sequence[QueryKind],
@@ -32,7 +32,7 @@ def choose_keyword_weights(
     """Choose w for each data set, and record why.
 
     Args:
-        data: the dev split, and the documents that it ranks.
+        mixture: the dev split, and the documents that it ranks.
         model: the model's results on dev.
         words: the results of keyword search on dev.
         kinds: the kinds of queries that dev represents.
@@ -42,8 +42,8 @@ def choose_keyword_weights(
     """
     parsed, weights = parse_measures(measure), dict[str, float]()
     alone, hybrid = model.per_query[measure], model.per_query[measure].copy()
-    parts = rows_of_sets(data)
-    for data_set in data.with_relevant("dev"):
+    parts = rows_of_sets(mixture)
+    for data_set in mixture.with_relevant("dev"):
         rows, qrels = parts[data_set.name], data_set.judged_qrels("dev")
         fusion = fusion_of(data_set, model, words)
         values = {
@@ -68,9 +68,9 @@ def choose_keyword_weights(
     )
 
 
-def rows_of_sets(data: Mixture) -> dict[str, NDArray[np.bool_]]:
+def rows_of_sets(mixture: Mixture) -> dict[str, NDArray[np.bool_]]:
     """Mark the dev queries of each data set, by its name."""
-    sets = data.with_relevant("dev")
+    sets = mixture.with_relevant("dev")
     counts = [data_set.judged_qrels("dev").n_queries for data_set in sets]
     set_of_query = np.repeat(np.arange(len(sets)), counts)
     return {data_set.name: set_of_query == number for number, data_set in enumerate(sets)}

@@ -139,7 +139,7 @@ class Prepared:
 
 
 def load_and_check(
-    data: Mixture,
+    mixture: Mixture,
     model_source: Model,
     recipe: Recipe,
     processes: int = 1,
@@ -147,7 +147,7 @@ def load_and_check(
     """Load the model, and check that data, model and settings fit together; write nothing.
 
     Args:
-        data: the data sets.
+        mixture: the data sets.
         model_source: a source for :func:`opera.retrieval.models.load_model`.
         recipe: all settings.
         processes: the number of processes that train together.
@@ -157,8 +157,8 @@ def load_and_check(
     """
     settings = recipe.train
     settings.explicit_batch_size(processes)  # raises errors early
-    run_data = prepare_data(data, recipe)
-    prompt = data.joined.query_prompt
+    run_data = prepare_data(mixture, recipe)
+    prompt = mixture.joined.query_prompt
     if prompt is not None and settings.query_vectors is None and settings.query_prompt is None:
         checked = TrainSettings.parse({"query_prompt": prompt}).query_prompt
         settings = settings.with_values({"query_prompt": checked})
@@ -171,7 +171,7 @@ def load_and_check(
         )
     # Count the queries before dev and decisions remove any; automatic values use this count.
     undecided = recipe.model_copy(update={"train": settings.with_values({"decisions": None})})
-    all_labels = prepare_data(data, undecided) if settings.decisions else run_data
+    all_labels = prepare_data(mixture, undecided) if settings.decisions else run_data
     situation = Situation(
         queries=all_labels.before_dev.joined.training_split().n_queries,
         model=model_kind(model.trained),
@@ -181,7 +181,7 @@ def load_and_check(
     )
     smaller = tuple(size for size in sizes if size < dimension) or None  # the full size is implied
     resolved = resolve(settings, situation).with_values({"matryoshka": smaller})
-    negatives = by_draws(run_data.negatives, resolved, len(data.joined.corpus), processes)
+    negatives = by_draws(run_data.negatives, resolved, len(mixture.joined.corpus), processes)
     run_data = replace(run_data, negatives=negatives)
     used = recipe.model_copy(update={"train": resolved})
     return Prepared(recipe, used, situation, run_data, model)

@@ -83,25 +83,25 @@ class RunData:
         return 1 - min(left.n_queries / train.n_queries, len(left.doc_rows) / len(train.doc_rows))
 
 
-def prepare_data(data: Mixture, recipe: Recipe) -> RunData:
+def prepare_data(mixture: Mixture, recipe: Recipe) -> RunData:
     """Add missing splits, apply decisions about labels, and check the data; write nothing.
 
     Raises:
         InputError: if the data lack something, or a setting does not fit them.
     """
-    settings, corpus = recipe.train, data.joined.corpus
+    settings, corpus = recipe.train, mixture.joined.corpus
     if len(corpus.empty_rows(settings.corpus_text)) == len(corpus):
         raise DataError(
-            f"{data.joined.title}: no document has a text with corpus_text={settings.corpus_text}; "
-            "use title_text"
+            f"{mixture.joined.title}: no document has a text with "
+            f"corpus_text={settings.corpus_text}; use title_text"
         )
     if settings.teacher_scores is not None:
-        data = with_teacher(data, Path(settings.teacher_scores))
-    with_splits, before_dev, expected_documents = _with_splits(data, settings)
+        mixture = with_teacher(mixture, Path(settings.teacher_scores))
+    with_splits, before_dev, expected_documents = _with_splits(mixture, settings)
     for data_set in with_splits.data_sets:
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
-    negatives = settings.negatives or automatic_negatives(data.joined, settings)
+    negatives = settings.negatives or automatic_negatives(mixture.joined, settings)
     for wrong, message in _conflicts(with_splits, settings, negatives):
         if wrong:
             raise SettingError(message)
@@ -188,7 +188,7 @@ def _mixing_conflicts(mixture: Mixture, settings: TrainSettings) -> list[tuple[b
 
 
 def _with_splits(
-    data: Mixture, settings: TrainSettings
+    mixture: Mixture, settings: TrainSettings
 ) -> tuple[Mixture, Mixture, ExpectedDocuments | None]:
     """Apply ``relevant_grade``, add missing splits, merge copies in train, and check that every
     split is usable.
@@ -198,7 +198,7 @@ def _with_splits(
     """
     if settings.needs_dev:
         parse_measures([settings.metric_for_best_model])
-    graded = data.map(with_relevant_grade, lowest=settings.relevant_grade)
+    graded = mixture.map(with_relevant_grade, lowest=settings.relevant_grade)
     graded = graded.map(_with_notes, settings=settings)
 
     def draw(needs_dev: bool) -> Mixture:
@@ -228,8 +228,8 @@ def _with_splits(
     all_have_dev = all("dev" in data_set.splits for data_set in graded.data_sets)
     if settings.refit and all_have_dev:
         raise SettingError(
-            f"refit=true: {data.joined.title} has a dev split, so none was split off train; remove "
-            "the setting"
+            f"refit=true: {mixture.joined.title} has a dev split, so none was split off train; "
+            "remove the setting"
         )
     return with_splits, with_splits if all_have_dev else draw(False), expected_documents
 
