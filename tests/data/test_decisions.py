@@ -239,3 +239,21 @@ def test_reading_options_of_the_data_apply_to_decisions(tmp_path: Path) -> None:
     changed = with_decisions(load_all([data], "cp1252", skip_bad_rows=True), [path]).joined
     assert changed.notes[-1] == f"1 pair removed, 0 added, 3 confirmed by {path}"
     assert "left out 1 of 5 rows" in changed.notes[-2]
+
+
+def test_a_wrong_pair_leaves_every_data_set_and_a_missing_one_enters_only_its_own(tmp_path: Path) -> None:
+    first = load_data([(f"query {n}", f"document {n}") for n in range(4)], name="first")
+    second = load_data([(f"query {n}", f"document {n}") for n in (3, 2, 1, 9)], name="second")
+    mixture = Mixture.of(first, second)
+    names = [
+        (f"{data.name}/{query}", f"{data.name}/{document}")
+        for data in (first, second)
+        for query, document in zip(data.queries.ids(), data.corpus.ids(), strict=True)
+    ]
+    wrong, missing = names[2], (names[4][0], names[7][1])
+    path = write(tmp_path / "d.csv", [(*wrong, "wrong"), (*missing, "missing"), (*names[3], "correct")])
+    changed = with_decisions(mixture, [path])
+    removed = {wrong, names[5]}  # the second data set has the same pair
+    assert judged(changed.joined, "train") == {*names} - removed | {missing}
+    assert [len(decided.confirmed) for decided in changed.decided] == [1, 1]
+    assert changed.joined.notes[-1].endswith(f"2 pairs removed, 1 added, 2 confirmed by {path}")

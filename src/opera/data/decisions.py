@@ -212,12 +212,14 @@ def with_decisions(mixture: Mixture, paths: Sequence[str | Path]) -> Mixture:
 def _applied(
     mixture: Mixture, number: int, decisions: Decisions, counts: Counter[str]
 ) -> tuple[RetrievalData, DecidedPairs]:
-    """Apply decisions to a data set, and count the changes. Pairs with the texts of a wrong pair of
-    another data set leave too.
+    """Apply decisions to a data set, and count the changes.
+
+    Decisions about other data sets apply to pairs with the same texts, but add no pair.
     """
     data, about_set = mixture.data_sets[number], decisions.of_data_set(mixture, number)
     relevant, wrong = about_set.select(about_set.relevant), decisions.select(~decisions.relevant)
-    relevant_keys, wrong_keys = relevant.keys(data), wrong.keys(mixture.joined)
+    wrong_keys = wrong.keys(mixture.joined)
+    relevant_keys = decisions.select(decisions.relevant).keys(mixture.joined)
     splits, excess = dict(data.splits), 0
     for name in {"train", "dev"} & splits.keys():  # decisions about test correct only the metrics
         judged = data.splits[name]
@@ -225,10 +227,10 @@ def _applied(
         if data.held_out is not None:
             others.append(data.held_out)
         keys = text_keys(mixture.joined, judged.shifted(*mixture.first_rows[number]))
-        is_wrong, is_relevant = np.isin(keys, wrong_keys), judged.grades > 0
-        confirmed = np.isin(text_keys(data, judged), relevant_keys)
+        is_wrong, is_confirmed = np.isin(keys, wrong_keys), np.isin(keys, relevant_keys)
+        is_relevant = judged.grades > 0
         missing, blocked = _missing(data, judged, others, relevant)
-        left = judged.select_judgements(~is_wrong & ~(confirmed & ~is_relevant))
+        left = judged.select_judgements(~is_wrong & ~(is_confirmed & ~is_relevant))
         splits[name] = _with_added(left, missing, data.lowest_grade)
         if name == "train":
             ranks = wrong.first_rank[np.isin(wrong_keys, keys[is_wrong & is_relevant])]
@@ -236,14 +238,16 @@ def _applied(
         of_split = np.isin(split_keys(wrong_keys)[0], split_keys(keys)[0])
         counts.update(
             removed=int((is_wrong & is_relevant).sum()),
-            confirmed=int((confirmed & is_relevant).sum()),
+            confirmed=int((is_confirmed & is_relevant).sum()),
             added=len(missing.query_rows),
             held_out=blocked,
             rejected=int(of_split.sum()),
         )
-    rejected = about_set.select(~about_set.relevant).keys(data)
-    decided = DecidedPairs(np.unique(relevant_keys), np.unique(rejected), excess)
-    return replace(data, splits=splits), decided
+    confirmed, rejected = (
+        np.unique(about_set.select(chosen).keys(data))
+        for chosen in (about_set.relevant, ~about_set.relevant)
+    )
+    return replace(data, splits=splits), DecidedPairs(confirmed, rejected, excess)
 
 
 def _with_added(qrels: Qrels, missing: Decisions, grade: int) -> Qrels:
