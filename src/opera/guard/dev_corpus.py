@@ -49,11 +49,18 @@ def dev_corpus(
             -1 for none.
         settings: the run's.
     """
-    parts = []
-    for data_set, rows in zip(mixture.data_sets, best, strict=True):
-        limit = max(1, GUARD_DOCUMENTS * len(data_set.corpus) // len(mixture.joined.corpus))
-        parts.append(reduced_corpus(data_set, rows, limit, settings))
-    return Mixture.of(*parts)
+    all_documents = len(mixture.joined.corpus)
+    return Mixture.of(
+        *(
+            reduced_corpus(
+                data_set,
+                rows,
+                max(1, GUARD_DOCUMENTS * len(data_set.corpus) // all_documents),
+                settings,
+            )
+            for data_set, rows in zip(mixture.data_sets, best, strict=True)
+        )
+    )
 
 
 def reduced_corpus(

@@ -153,8 +153,8 @@ def beside_siblings(query: IntArray, p: FloatArray, alone: FloatArray) -> NDArra
 
 def _log_odds(rate: FloatArray) -> NDArray[np.float64]:
     """The logit of a rate among :data:`PAIRS_PER_BLOCK` pairs, clipped so that it stays finite."""
-    least = 1 / PAIRS_PER_BLOCK
-    return np.asarray(logit(np.clip(rate, least, 1 - least)), dtype=np.float64)
+    clipped = np.clip(rate, 1 / PAIRS_PER_BLOCK, 1 - 1 / PAIRS_PER_BLOCK)
+    return np.asarray(logit(clipped), dtype=np.float64)
 
 
 def probability_wrong(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.float32]:

@@ -78,8 +78,9 @@ class RunData:
     @property
     def lost_to_dev(self) -> float:
         """The fraction of train that moved to dev, in queries or in pairs, whichever is larger."""
-        left = self.with_splits.joined.training_split()
-        train = self.before_dev.joined.training_split()
+        left, train = (
+            mixture.joined.training_split() for mixture in (self.with_splits, self.before_dev)
+        )
         return 1 - min(left.n_queries / train.n_queries, len(left.doc_rows) / len(train.doc_rows))
 
 
