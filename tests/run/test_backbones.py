@@ -41,7 +41,7 @@ class Embeds(TrainerCallback):  # type: ignore[misc]
         self.embeddings = (model.encode_query(TEXTS), model.encode_document(TEXTS))
 
 
-@pytest.mark.parametrize("backbone", LENGTHS)
+@pytest.mark.parametrize("backbone", ["bge", "qwen3", pytest.param("bge-m3", marks=pytest.mark.slow)])
 def test_each_backbone_trains(backbone: str, tmp_path: Path) -> None:
     topics = write_beir(tmp_path / "topics", n_docs=30, n_train=8, n_test=4)
     model, trained = write_backbone(backbone, tmp_path / "model"), Embeds()
@@ -55,7 +55,7 @@ def test_each_backbone_trains(backbone: str, tmp_path: Path) -> None:
     assert all("pooler" in name for name in same), "all but what no embedding depends on has moved"
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("side", ["left", pytest.param("right", marks=pytest.mark.slow)])
 def test_a_decoder_without_a_padding_token_pads_with_its_end_of_text_token(side: str, tmp_path: Path) -> None:
     topics = write_beir(tmp_path / "topics", n_docs=30, n_train=8, n_test=4)
     model = write_backbone("qwen3", tmp_path / "model")

@@ -76,7 +76,7 @@ def test_a_mixture_is_that_of_the_merged_weights(tuned: SentenceTransformer, ber
             torch.testing.assert_close(part, mixture[name], rtol=0, atol=1e-6, msg=name)
 
 
-@pytest.mark.parametrize("merge", ["true", "false"])
+@pytest.mark.parametrize("merge", ["true", pytest.param("false", marks=pytest.mark.slow)])
 def test_a_run_hands_over_a_model_that_loads_by_itself(
     merge: str, beir: Path, bert_model: Path, tmp_path: Path
 ) -> None:

@@ -60,7 +60,7 @@ def folder_of(static_model: Path, bert_model: Path, tmp_path: Path) -> Callable[
     return save
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot", "manhattan"])
+@pytest.mark.parametrize("similarity", ["cosine", "dot", pytest.param("manhattan", marks=pytest.mark.slow)])
 def test_figures_are_those_of_the_folders_by_any_similarity(
     similarity: str, folder_of: Callable[..., Path], beir: Path, tmp_path: Path
 ) -> None:

@@ -75,8 +75,18 @@ def observed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
 STATES = ("ft", "sp", "infobatch", "dp", "sp+dp", "denoise")
 """Methods that keep different things; rp and sp+cbs keep what sp keeps, and tests/methods resume them."""
+SLOW = pytest.mark.slow
+OFTEN = ("ft", "dp", "denoise")
+"""The methods whose interruptions the default tests try; the slow tests try all of ``STATES``."""
+
+
+def by_method(*values: Any) -> list[Any]:
+    """A row of each method of ``STATES`` with these values."""
+    return [pytest.param(method, *values, marks=[] if method in OFTEN else SLOW) for method in STATES]
+
+
 SCRIPTS = [(method, "mnrl", False) for method in STATES] + [
-    (method, kind, sizes)
+    pytest.param(method, kind, sizes, marks=SLOW if sizes and kind != "mnrl" else [])
     for method in ("dp", "infobatch")
     for kind in LOSSES
     for sizes in (False, True)
@@ -174,8 +184,8 @@ def test_weights_multiply_the_loss_of_each_pair(kind: str, sizes: bool, dataset:
 
 
 SIX = {"num_train_epochs": 2, "per_device_train_batch_size": 6}
-RESUMED: list[tuple[str, str, dict[str, Any]]] = [
-    *((method, "static", {"num_train_epochs": 2}) for method in STATES),
+RESUMED = [
+    *by_method("static", {"num_train_epochs": 2}),
     ("dp", "bert", {"num_train_epochs": 1}),
     ("dp", "static", {"num_train_epochs": 3, "gradient_accumulation_steps": 4}),
     ("dp", "static", {"num_train_epochs": 2, "ignore_data_skip": True}),
@@ -212,14 +222,16 @@ def test_a_script_that_is_resumed(
     assert logs[0] == logs[1]
 
 
-RUNS: list[tuple[str, str, dict[str, Any]]] = [
-    *((method, "static", {}) for method in STATES),
+RUNS = [
+    *by_method("static", {}),
     ("dp", "bert", {"update_interval": 7, "precision": "fp32", "gradient_accumulation_steps": 2}),
-    ("dp", "bert", {"lora": "r=4,dropout=0.1", "learning_rate": 0.03, "guard": True, "refit": True}),
+    pytest.param(
+        "dp", "bert", {"lora": "r=4,dropout=0.1", "learning_rate": 0.03, "guard": True, "refit": True}, marks=SLOW
+    ),
     ("dp", "static", {"update_interval": "epoch"}),
     ("dp", "static", {"adapter": "query", "learning_rate": 0.02}),
     ("dp", "several", {"mix": "equal", "negatives": "hard", "range": "1:9"}),
-    ("infobatch", "several", {}),
+    pytest.param("infobatch", "several", {}, marks=SLOW),
     ("denoise", "several", {"one_set_per_step": True}),
 ]
 

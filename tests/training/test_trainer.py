@@ -167,6 +167,7 @@ def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path
     assert "another process ended; see its message" in said
 
 
+@pytest.mark.slow
 def test_an_adapter_of_queries_trains_in_two_processes(beir: Path, static_model: Path, tmp_path: Path) -> None:
     """Its one parameter takes part in one of three forward passes per step."""
     options = ["--method", "ft", "--adapter", "query", "--steps", "3", "--set", "guard=false"]
