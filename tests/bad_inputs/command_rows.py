@@ -32,7 +32,7 @@ TRAINING = [
 --set gradient_cache=8 => gradient_cache=8: applies only to transformers; StaticEmbedding stores no activations,
     so large batches need no cache; remove the setting
 --matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; pass smaller numbers
---trainer seed=1 => --trainer: OPERA sets seed itself (opera train --help-settings), got {'seed': 1}
+--trainer seed=1 => --trainer: OPERA sets seed itself (opera train --help-settings)
 --trainer adam_betta2=0.9 => --trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
 --steps 3 --set max_steps=3 => given twice, by option and by --set: max_steps
 --method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)

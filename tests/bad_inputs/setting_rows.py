@@ -13,8 +13,7 @@ matryoshka=256,x: must be numbers of dimensions, such as 256,128,64, got '256,x'
 lora=true: must be a rank such as 16, or r=16,alpha=32,dropout=0.05,target=query;value,merge=false, got True
 lora=rank=4: unknown setting 'rank' (such as lora=r=16,alpha=32,dropout=0.05,target=query;value,merge=false), got \
 'rank=4'
-trainer=num_train_epochs=3 => trainer: OPERA sets num_train_epochs itself (opera train --help-settings), \
-got 'num_train_epochs=3'
+trainer=num_train_epochs=3 => trainer: OPERA sets num_train_epochs itself (opera train --help-settings)
 eval_steps=0.5 => trainer: eval_steps: must be a whole number, got 0.5
 temperature=0: must be greater than or equal to 0.0001, got 0
 seed=-1: must be greater than or equal to 0, got -1
@@ -48,7 +47,7 @@ def recipe(content: str | bytes, message: str) -> Bad:
 RECIPES = [
     *table(RECIPE, """
 - seed => must map setting names to values, got ['seed']
-7: 1 => names of settings must be text, got 7
+7: 1 => must map setting names to values, got {7: 1}
 seed: 1⏎seed: 2 => not YAML (line 2: found duplicate key "seed" with value "2" (original value: "1"))
 temprature: 1 => unknown setting 'temprature'; did you mean 'temperature'? (opera train --help-settings lists all)
     """, lambda text: write("r.yaml", text), "--config r.yaml: "),

@@ -10,6 +10,7 @@ import pytest
 
 from documents import ROOT
 from opera.config.trainer import as_fields, is_trainer_field
+from opera.core.errors import SettingError
 
 PASSED = {
     "adam_beta1", "adam_beta2", "adam_epsilon", "average_tokens_across_devices", "debug", "deepspeed",
@@ -45,5 +46,5 @@ def test_opera_rejects_the_arguments_that_it_decides() -> None:
     decided = {name for name in names() if not is_trainer_field(name)}
     assert {"max_steps", "learning_rate", "output_dir", "prompts", "batch_sampler"} <= decided
     for name in decided:
-        with pytest.raises(ValueError, match=f"OPERA sets {name} itself"):
+        with pytest.raises(SettingError, match=f"OPERA sets {name} itself"):
             as_fields({name: 1})

@@ -39,7 +39,7 @@ def _parse_sizes(value: Any) -> Any:
 
 
 class OptimisationSettings(Settings):
-    """The loss and the optimizer. Names follow transformers.
+    """The loss, the optimizer and the size of a batch. Names follow transformers.
 
     Automatic values come from :func:`opera.config.automatic.resolve`.
     """
@@ -123,6 +123,33 @@ class OptimisationSettings(Settings):
         "sentence-transformers",
     )
 
+    global_batch_size: int | None = setting(
+        None,
+        "queries per optimizer step, over all processes and accumulated batches; replaces the "
+        "size per device",
+        "Appendix C.2",
+        ge=1,
+        le=MOST,
+    )
+    per_device_train_batch_size: int | None = setting(
+        None,
+        "queries per batch and device; auto: from global_batch_size; without it, over all "
+        "devices: 512 for a static model, 256 for an adapter, 64 for a transformer, but at most "
+        "the training queries",
+        "docs/training.md (the paper: 8 on each of 8 devices)",
+        ge=1,
+        le=LARGEST_BATCH,
+        flag="--batch-size",
+    )
+    gradient_cache: int | None = setting(
+        None,
+        "texts per forward pass: large batches train in the memory of small ones, at the cost of "
+        "a second forward pass; auto: the whole batch at once",
+        "arXiv:2101.06983",
+        ge=1,
+        le=LARGEST_BATCH,
+    )
+
     def of_trainer(self, name: str) -> Any:
         """Return the value of a field of the trainer that OPERA reads itself."""
         return (self.trainer or {}).get(name, READ[name])
@@ -173,41 +200,6 @@ class OptimisationSettings(Settings):
                 f"epochs={self.epochs:g} and max_steps={self.max_steps}: both say how long to "
                 "train; give one of them"
             )
-        return self
-
-
-class BatchingSettings(OptimisationSettings):
-    """The size of a batch, and its parts."""
-
-    global_batch_size: int | None = setting(
-        None,
-        "queries per optimizer step, over all processes and accumulated batches; replaces the "
-        "size per device",
-        "Appendix C.2",
-        ge=1,
-        le=MOST,
-    )
-    per_device_train_batch_size: int | None = setting(
-        None,
-        "queries per batch and device; auto: from global_batch_size; without it, over all "
-        "devices: 512 for a static model, 256 for an adapter, 64 for a transformer, but at most "
-        "the training queries",
-        "docs/training.md (the paper: 8 on each of 8 devices)",
-        ge=1,
-        le=LARGEST_BATCH,
-        flag="--batch-size",
-    )
-    gradient_cache: int | None = setting(
-        None,
-        "texts per forward pass: large batches train in the memory of small ones, at the cost of "
-        "a second forward pass; auto: the whole batch at once",
-        "arXiv:2101.06983",
-        ge=1,
-        le=LARGEST_BATCH,
-    )
-
-    @model_validator(mode="after")
-    def _one_size(self) -> Self:
         if self.global_batch_size is not None and self.per_device_train_batch_size is not None:
             raise ValueError(
                 f"global_batch_size={self.global_batch_size} and per_device_train_batch_size="

@@ -71,9 +71,10 @@ class Recipe(Settings):
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that change a result, by name. Runs are the same if these agree."""
-        fields = self.train.trainer or {}
         effective = {
-            name: value for name, value in fields.items() if not name.startswith(WITHOUT_EFFECT)
+            name: value
+            for name, value in (self.train.trainer or {}).items()
+            if not name.startswith(WITHOUT_EFFECT)
         }
         return {**self.flat(), "trainer": effective or None}
 
@@ -125,15 +126,8 @@ def with_full_names(values: Mapping[str, Any]) -> dict[str, Any]:
     settings = {ALIASES.get(name, name): value for name, value in values.items()}
     unknown = [name for name in settings if name not in {*_groups(), *ADAPT_ARGUMENTS, "method"}]
     if fields := {name: settings.pop(name) for name in unknown if is_trainer_field(name)}:
-        settings["trainer"] = {**_fields(settings.get("trainer")), **fields}
+        settings["trainer"] = {**as_fields(settings.get("trainer") or {}), **fields}
     return settings
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    try:
-        return as_fields(value or {})
-    except ValueError as error:
-        raise SettingError(f"trainer: {error}") from None
 
 
 def _groups() -> dict[str, type[Settings]]:
@@ -244,16 +238,11 @@ def recipe(
         path = recipe_path(source)
         values = _checked(read_recipe(path), f"--config {shortened(str(source))}")
         if methods is not None and path in recipes_by_name().values():
-            values = _for_methods(values, methods)
+            of_methods = (_method_named(name).settings_class.model_fields for name in methods)
+            known = {"method"}.union(TrainSettings.model_fields, *of_methods)
+            values = {name: value for name, value in values.items() if name in known}
         merged = override(merged, values)
     return merged
-
-
-def _for_methods(values: Mapping[str, Any], methods: Iterable[str]) -> dict[str, Any]:
-    """Leave out the settings that none of the methods has."""
-    of_methods = (_method_named(name).settings_class.model_fields for name in methods)
-    known = {"method"}.union(TrainSettings.model_fields, *of_methods)
-    return {name: value for name, value in values.items() if name in known}
 
 
 def override(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,30 +252,24 @@ def override(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, 
     remaining = {name: value for name, value in earlier.items() if name not in replaced}
     merged = {**remaining, **later}
     if earlier.get("trainer") and later.get("trainer"):
-        merged["trainer"] = {**_fields(earlier["trainer"]), **_fields(later["trainer"])}
+        merged["trainer"] = {**as_fields(earlier["trainer"]), **as_fields(later["trainer"])}
     return merged
 
 
-def _checked(values: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Check each setting of a recipe, because merged settings do not say where they come from."""
-    settings, groups = with_full_names(values), _groups()
-    mistakes = [
-        f"{place}: {line}"
-        for name, value in settings.items()
-        if name != "method"
-        for line in _mistakes(name, value, groups)
-    ]
+def _checked(values: Mapping[str, Any], option: str) -> dict[str, Any]:
+    """Check the settings of a recipe, because merged settings do not say where they come from.
+
+    Settings that contradict each other may still be replaced by a later recipe.
+    """
+    settings = with_full_names(values)
+    groups: dict[str, type[Settings]] = {**_groups(), "method": Settings}
+    mistakes = [unknown_name(name, groups) for name in settings if name not in groups]
+    for group in dict.fromkeys(groups.values()):
+        members = {name: settings[name] for name in group.model_fields if name in settings}
+        try:
+            group.parse(members)
+        except SettingError as error:
+            mistakes += [line for line in error.lines if line.partition(":")[0] in members]
     if mistakes:
-        raise SettingError(*mistakes)
+        raise SettingError(*(f"{option}: {line}" for line in mistakes))
     return settings
-
-
-def _mistakes(name: str, value: Any, groups: Mapping[str, type[Settings]]) -> list[str]:
-    """List the mistakes of one setting by itself."""
-    if name not in groups:
-        return [unknown_name(name, groups)]
-    try:
-        groups[name].parse({name: value})
-    except SettingError as error:
-        return [line for line in error.lines if line.startswith(f"{name}: ")]
-    return []

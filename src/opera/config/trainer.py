@@ -77,20 +77,23 @@ BOUNDS: Mapping[str, Mapping[str, Any]] = {
 
 
 def as_fields(value: Any) -> dict[str, Any]:
-    """Read ``name=value,name=value`` or a mapping. A ``ValueError`` says what is wrong."""
+    """Read ``name=value,name=value`` or a mapping.
+
+    Raises:
+        SettingError: if OPERA sets a field itself, or the trainer has no such field.
+    """
     if isinstance(value, str):
-        try:
-            value = parse_assignments(value.split(","), "trainer", "adam_beta2=0.98")
-        except SettingError as error:
-            raise ValueError("; ".join(error.lines)) from None
+        value = parse_assignments(value.split(","), "trainer", "adam_beta2=0.98")
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise ValueError("must be fields and values, such as adam_beta2=0.98")
+        raise SettingError("trainer: must be fields and values, such as adam_beta2=0.98")
     for name, item in value.items():
         if name.startswith(OURS):
-            raise ValueError(f"OPERA sets {name} itself (opera train --help-settings)")
+            raise SettingError(f"trainer: OPERA sets {name} itself (opera train --help-settings)")
         if not is_trainer_field(name):
             hint = nearest(name, _names()) or "; see SentenceTransformerTrainingArguments"
-            raise ValueError(f"{shortened(name)}: no such field, got {shown(item)}{hint}")
+            raise SettingError(
+                f"trainer: {shortened(name)}: no such field, got {shown(item)}{hint}"
+            )
     return dict(value)
 
 

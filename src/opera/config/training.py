@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from opera.config.negatives import LabelSettings, MixingSettings, NegativeSettings, WeightSettings
-from opera.config.optimisation import BatchingSettings
+from opera.config.optimisation import OptimisationSettings
 from opera.config.yaml import parse_assignments
 from opera.core.arguments import MOST
 from opera.core.errors import SettingError
@@ -62,7 +62,7 @@ class EncodingSettings(Settings):
 
     @classmethod
     def chosen(cls, **values: Any) -> dict[str, Any]:
-        """Check the values that are not ``None``, and return them.
+        """Check the encoding settings among the values that are not ``None``, and return them.
 
         They are arguments of :func:`opera.retrieval.encoder.open_encoder`, for which ``None`` means
         the model's setting.
@@ -70,7 +70,7 @@ class EncodingSettings(Settings):
         Raises:
             SettingError: with every value that breaks a rule.
         """
-        chosen = {name: value for name, value in values.items() if value is not None}
+        chosen = {name: values[name] for name in cls.model_fields if values.get(name) is not None}
         return cls.parse(chosen).model_dump(exclude_unset=True)
 
 
@@ -233,7 +233,7 @@ class TrainSettings(
     NegativeSettings,
     AdapterSettings,
     EncodingSettings,
-    BatchingSettings,
+    OptimisationSettings,
 ):
     """All settings of a run except those of its method, as one flat list of names."""
 
@@ -304,7 +304,7 @@ def flag_of(name: str) -> str:
 
 
 GROUPS: dict[str, type[Settings]] = {
-    "training": BatchingSettings,
+    "training": OptimisationSettings,
     "encoding": EncodingSettings,
     "adapter": AdapterSettings,
     "negatives": NegativeSettings,

@@ -33,18 +33,15 @@ def read_recipe(path: Path) -> dict[str, Any]:
         SettingError: if the file cannot be read, is not YAML, or is not a mapping of names to
             values.
     """
-    place = f"--config {shortened(str(path))}"
+    option = f"--config {shortened(str(path))}"
     try:
         values = _parse(read_text(path))
     except OSError as error:
-        raise SettingError(f"{place}: cannot be read ({error.strerror})") from None
+        raise SettingError(f"{option}: cannot be read ({error.strerror})") from None
     except ValueError as error:
-        raise SettingError(f"{place}: {error}") from None
-    if not isinstance(values, dict):
-        raise SettingError(f"{place}: must map setting names to values, got {shown(values)}")
-    for name in values:
-        if not isinstance(name, str):
-            raise SettingError(f"{place}: names of settings must be text, got {shown(name)}")
+        raise SettingError(f"{option}: {error}") from None
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise SettingError(f"{option}: must map setting names to values, got {shown(values)}")
     return values
 
 
