@@ -115,9 +115,8 @@ def count_duplicates(
     ``embeddings`` are float32 ``[texts, dimension]``, unit vectors.
     """
     rows = _rows_to_check(len(table), seed)
-    checked = np.array(embeddings[rows])
     all_candidates = find_near_duplicates(
-        table.texts(rows), checked, table, embeddings, NEIGHBOURS + 1, device
+        table.texts(rows), np.array(embeddings[rows]), table, embeddings, NEIGHBOURS + 1, device
     )
     near = {
         row: {other: overlap for other, overlap in candidates.items() if other != row}
@@ -126,8 +125,13 @@ def count_duplicates(
     best = {row: max(others, key=others.__getitem__) for row, others in near.items() if others}
     once = (row for row, other in best.items() if not (other < row and best.get(other) == row))
     examples = [_example(table, row, table, near[row]) for row in islice(once, max_examples)]
-    copies = len(np.setdiff1d(table.copies, table.empty_rows()))
-    return Duplicates(len(table), len(rows), len(best), copies, examples)
+    return Duplicates(
+        total=len(table),
+        checked=len(rows),
+        near_duplicates=len(best),
+        copies=len(np.setdiff1d(table.copies, table.empty_rows())),
+        examples=examples,
+    )
 
 
 def find_leak(
@@ -184,8 +188,8 @@ def _example(
     """Describe a text and its closest duplicate."""
     other = max(candidates, key=candidates.__getitem__)
     (name, text), (other_id, other_text) = (
-        (part.ids(slice(place, place + 1))[0], part.texts(slice(place, place + 1))[0])
-        for part, place in ((table, row), (others, other))
+        (texts.ids(slice(row, row + 1))[0], texts.texts(slice(row, row + 1))[0])
+        for texts, row in ((table, row), (others, other))
     )
     return NearDuplicate(name, other_id, text, other_text, candidates[other])
 

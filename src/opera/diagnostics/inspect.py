@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config.arguments import ModelArguments, ReadingArguments, reading_of, with_group
 from opera.config.automatic import Situation, resolve
 from opera.config.negatives import LabelSettings
 from opera.config.training import EncodingSettings, TrainSettings
@@ -17,16 +18,16 @@ from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.arrays import IntArray
 from opera.data import Qrels, RetrievalData, load_all, load_data
 from opera.data.decisions import with_decisions
-from opera.data.loading import ColumnNames, named_source
+from opera.data.loading import named_source
 from opera.data.names import source_title
 from opera.data.pairs import TrainingPairs
 from opera.data.retrieval_data import counts_in_words
 from opera.data.splits import known_fraction
 from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, find_leak
+from opera.encoder.embeddings import Vectors
 from opera.labels.estimate import noise_interval, noise_rate
 from opera.methods.selection import CBS_POOL
-from opera.retrieval.device import Precision
-from opera.retrieval.encoder import open_encoder, pair_similarities
+from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
 from opera.retrieval.locate import (
     Model,
     checked_model,
@@ -150,6 +151,7 @@ class Inspection:
         return asdict(self)
 
 
+@with_group(ModelArguments)
 def inspect(
     data: Any,
     *,
@@ -157,15 +159,8 @@ def inspect(
     show: int = 8,
     seed: int = 0,
     relevant_grade: int | None = None,
-    precision: Precision = "auto",
-    max_query_length: int | None = None,
-    max_passage_length: int | None = None,
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
     decisions: str | Path | Sequence[str | Path] | None = None,
-    columns: ColumnNames | None = None,
-    encoding: str | None = None,
-    skip_bad_rows: bool = False,
+    **arguments: Unpack[ModelArguments],
 ) -> Inspection:
     """Inspect a data set with a model, before training.
 
@@ -177,16 +172,8 @@ def inspect(
         seed: seed of the random documents.
         relevant_grade: lowest grade that counts as relevant; the default is the run's if ``model``
             is a run on these data, else 1.
-        precision: arithmetic of the model.
-        max_query_length: tokens per query; the default is the model's limit.
-        max_passage_length: tokens per document; the default is the model's limit.
-        query_prompt: text before each query, empty for none. The default is the data's prompt, or
-            the model's.
-        document_prompt: text before each document, with the same rules.
         decisions: tables of decisions about labels, as for :func:`opera.adapt`.
-        columns: columns of tables by role, as for :func:`opera.load_data`.
-        encoding: encoding of tables and decisions, as for :func:`opera.load_data`.
-        skip_bad_rows: leave out rows of tables and decisions that break a rule.
+        arguments: how to read tables, and how the model reads texts (``ModelArguments``).
 
     Returns:
         Counts, grades, estimated noise, duplicates, known documents of other splits, leaks,
@@ -201,43 +188,26 @@ def inspect(
         300
     """
     show, seed = whole_number(show, "show", 0), whole_number(seed, "seed", 0, MOST_SEED)
-    model = checked_model(model)
-    settings = EncodingSettings.chosen(
-        precision=precision,
-        max_query_length=max_query_length,
-        max_passage_length=max_passage_length,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-    )
-    decided = LabelSettings.parse({"decisions": decisions}).decisions
-    reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    source = named_source(data, columns=columns, **reading, strict=not decided)
-    original = load_data(source)
-    graded = load_all([with_grade(original, model, relevant_grade)], **reading)
-    loaded = with_decisions(graded, decided or ()).joined
-    loaded.training_split()  # raises an error before the model is loaded
+    model, settings = checked_model(model), EncodingSettings.chosen(**arguments)
+    original, loaded = _load(data, model, decisions, relevant_grade, arguments)
     encoder = open_encoder(model, **with_data_prompt(settings, loaded, model), similarity="cosine")
-    corpus_text = run_corpus_text(model)
+    corpus_text, device = run_corpus_text(model), encoder.device
     pool = DocumentPool.of(loaded, corpus_text)
     documents = encoder.encode_corpus(loaded, corpus_text)
     judged = np.unique(np.concatenate([qrels.query_rows for qrels in loaded.splits.values()]))
     vectors = np.asarray(encoder.encode_queries(loaded, judged))
 
-    def queries_of(qrels: Qrels) -> NDArray[np.float32]:
+    def vectors_of(qrels: Qrels) -> NDArray[np.float32]:
         return np.asarray(vectors[np.searchsorted(judged, qrels.query_rows)])
 
-    training, device = loaded.training_split(), encoder.device
-    pairs, queries = training.pairs(), queries_of(training)
-    similarity = pair_similarities(pairs, queries, documents)
+    train = loaded.training_split()
+    pairs, queries = train.pairs(), vectors_of(train)
     ranks = rank_among_random(pairs, queries, documents, CBS_POOL, seed, pool)
-    others = {
-        name: relevant
+    held_out = {
+        name: vectors_of(relevant)
         for name, qrels in loaded.splits.items()
         if name != "train" and (relevant := qrels.relevant()).n_queries
     }
-    situation = Situation(pairs.n_queries, model_kind(encoder.model), device)
-    defaults = resolve(TrainSettings(), situation)
-    kind = automatic_negatives(loaded, defaults)
     return Inspection(
         source=loaded.source,
         model=model_title(model),
@@ -247,26 +217,60 @@ def inspect(
         quality=estimate_quality(ranks, pairs.pair_query),
         documents=count_duplicates(loaded.corpus, documents, seed, show, device),
         queries=count_duplicates(loaded.queries.select(judged), vectors, seed, show, device),
-        seen={name: known_fraction(loaded, name) for name in others},
+        seen={name: known_fraction(loaded, name) for name in held_out},
         leaks={
-            name: find_leak(loaded, name, queries, queries_of(qrels), seed, show, device)
-            for name, qrels in others.items()
+            name: find_leak(loaded, name, queries, held_out[name], seed, show, device)
+            for name in held_out
         },
         unlabelled=pool.others(pairs.pair_doc),
-        draws=defaults.draws_per_document(len(loaded.corpus), processes=1),
-        negatives=by_draws(kind, defaults, len(loaded.corpus), processes=1),
-        suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),
+        **_negatives_in_training(loaded, pairs.n_queries, encoder),
+        suspicious=_suspicious_pairs(loaded, pairs, queries, documents, ranks, show),
         skipped=[] if loaded.skipped is None else loaded.skipped.slice(0, show).to_pylist(),
     )
+
+
+def _load(
+    data: Any,
+    model: Model,
+    decisions: Any,
+    relevant_grade: int | None,
+    arguments: ReadingArguments,
+) -> tuple[RetrievalData, RetrievalData]:
+    """Load the data as they are, and with decisions and the relevant grade."""
+    decided = LabelSettings.parse({"decisions": decisions}).decisions
+    source = named_source(data, **reading_of(arguments), strict=not decided)
+    original = load_data(source)
+    graded = load_all(
+        [with_grade(original, model, relevant_grade)],
+        arguments.get("encoding"),
+        arguments.get("skip_bad_rows", False),
+    )
+    loaded = with_decisions(graded, decided or ()).joined
+    loaded.training_split()  # raises an error before the model is loaded
+    return original, loaded
+
+
+def _negatives_in_training(data: RetrievalData, queries: int, encoder: Encoder) -> dict[str, Any]:
+    """Return which negatives a training with all defaults has, and how often it draws each document
+    as a random negative.
+    """
+    situation = Situation(queries, model_kind(encoder.model), encoder.device)
+    defaults, size = resolve(TrainSettings(), situation), len(data.corpus)
+    return {
+        "negatives": by_draws(automatic_negatives(data, defaults), defaults, size, processes=1),
+        "draws": defaults.draws_per_document(size, processes=1),
+    }
 
 
 def _suspicious_pairs(
     data: RetrievalData,
     pairs: TrainingPairs,
-    similarity: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    documents: Vectors,
     ranks: CBSRanks,
     count: int,
 ) -> list[SuspiciousPair]:
+    similarity = pair_similarities(pairs, queries, documents)
     worst = np.lexsort((similarity, -relative_rank(ranks)))[:count]
     query_rows = data.training_split().query_rows[pairs.pair_query[worst]]
     doc_rows = pairs.pair_doc[worst]
