@@ -49,7 +49,7 @@ def test_require_gain_the_verdict_first_and_each_size(
 ) -> None:
     from opera.guard import choice
 
-    monkeypatch.setattr("opera.run_folder.verdict.LEAST_QUERIES", 10)
+    monkeypatch.setattr("opera.run_folder.summary.LEAST_QUERIES", 10)
     for verdict, status, more in (("better", 0, []), ("kept", 3, ["--matryoshka", "8,4"])):
         monkeypatch.setattr(choice, "verdict_of", lambda share, dev, queries, verdict=verdict: verdict)
         options = ["--out", verdict, *QUICK, "--require-gain", *more]

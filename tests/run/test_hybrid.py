@@ -28,6 +28,7 @@ from opera.retrieval.keywords import KeywordIndex
 from opera.retrieval.locate import run_keyword_index, run_keyword_weight
 from opera.run_folder.folder import Run
 from opera.run_folder.record import KeywordsRecord
+from opera.run_folder.summary import RunSummary
 from opera.run_folder.verdict import headlines
 from small_runs import FAST
 from tiny_world import write_beir
@@ -218,7 +219,7 @@ def test_the_verdict_says_first_that_keyword_search_is_better(
     writer, _ = write_unfinished_run(tmp_path / "run", {}, data="data", chosen=guard_record())
     record = Run(writer.path).record.model_copy(update={"keywords": keywords})
     measures = {model: {MEASURE: mean} for model, mean in values.items()}
-    lines = headlines(record, measures, per_query(bm25, 0.33, 0.4))
+    lines = headlines(RunSummary.of(writer.path, record, measures, per_query(bm25, 0.33, 0.4)))
     assert lines[0].startswith(first)
     assert lines[-1].endswith(last)
 

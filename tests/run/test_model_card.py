@@ -14,7 +14,6 @@ import opera
 from opera.config.recipe import make_recipe, recipe
 from opera.run.model_card import metadata, repeat_command
 from opera.run_folder.folder import Run
-from opera.run_folder.verdict import changes_on_test
 from small_runs import SMALL
 
 
@@ -40,7 +39,7 @@ def test_the_hub_reads_its_header(run: Run) -> None:
 
 def test_it_holds_the_figures_with_their_intervals(run: Run) -> None:
     text = (run.model_path / "README.md").read_text()
-    change = changes_on_test(run.per_query(), ["nDCG@10"])["nDCG@10"]
+    change = run.summary.changes["nDCG@10"]
     assert change.low <= change.difference <= change.high
     assert f"{100 * run.measures['final']['nDCG@10']:.1f} | {change.in_points()} |" in text
     assert run.record.guard is not None

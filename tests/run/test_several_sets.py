@@ -109,7 +109,7 @@ def test_a_run_measures_each_set_on_its_own_documents(
     assert set(run.record.guard.dev_parts) == {"first", "second"}
     assert {query.split("/")[0] for query in run.per_query()["query_id"].to_pylist()} == {"first", "second"}
     assert "opera train first \\\n  --also second" in (run.model_path / "README.md").read_text()
-    measured = export_module._test_data(str(run.path), None)
+    measured = export_module._test_data(str(run.path), None, {})
     assert [part.name for part in measured.data_sets] == ["first", "second"], "an export measures on them too"
 
 

@@ -33,7 +33,7 @@ from opera.cli.review import review
 from opera.cli.scoring import mine, pairs, score
 from opera.cli.train import train
 from opera.config.training import TrainSettings, flag_of
-from opera.core.errors import OperaError, is_out_of_memory
+from opera.core.errors import InputError, OperaError, is_out_of_memory
 from opera.core.processes import several_processes, signals_as_interrupt
 from opera.core.registry import load_extensions
 from opera.core.terminal import one_line, printable, say, shortened
@@ -138,7 +138,7 @@ def main() -> NoReturn:
     except OperaError as error:
         _fail(*error.lines, status=error.exit_status)
     except USAGE_ERROR as error:
-        _fail(usage_message(error), status=WRONG_USAGE)
+        _fail(usage_message(error), status=InputError.exit_status)
     except Exception as error:
         _fail_unforeseen(error)
     finally:
@@ -152,11 +152,13 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
         advice = "close other programs, raise a limit such as ulimit -v, or use less data"
         _fail(f"out of memory; {advice}", status=1)
     if isinstance(error, OSError):
-        place = "" if error.filename is None else f"{error.filename}: "
-        _fail(f"{place}{(error.strerror or str(error)).lower()}", status=1)
+        path = "" if error.filename is None else f"{error.filename}: "
+        _fail(f"{path}{(error.strerror or str(error)).lower()}", status=1)
     if several_processes() and any(word in str(error) for word in LOST_PROCESS):
-        ended = "another process ended; see its message"
-        say(f"opera, process {os.environ['RANK']}: {ended}", file=sys.stderr)
+        say(
+            f"opera, process {os.environ['RANK']}: another process ended; see its message",
+            file=sys.stderr,
+        )
     else:  # a bug; say() escapes control characters in the message, Python would not
         say("".join(traceback.format_exception(error)).rstrip(), file=sys.stderr)
     sys.exit(1)
@@ -183,8 +185,6 @@ LOST_PROCESS = ("Connection closed by peer", "Connection reset", "Broken pipe", 
 """Texts of torch.distributed's errors after another process ended."""
 LONGEST_LINE = 3000
 """Most characters in a line of a message."""
-WRONG_USAGE = 2
-"""Exit status after wrong arguments."""
 
 
 def _leave_processes() -> None:

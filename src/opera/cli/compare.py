@@ -22,12 +22,12 @@ from opera.cli.options import (
     TableOptions,
     TrainerOption,
     collect_values,
-    grouped,
     interruptible,
     numbers,
     parser_of,
     path_option,
     show,
+    with_options,
 )
 from opera.cli.results import print_labels, print_next
 from opera.cli.screen import Screen
@@ -48,7 +48,7 @@ BaselineOption = Annotated[
 ]
 
 
-@grouped(*(name for name in FLAGS if name not in ("max_steps", "seed")))
+@with_options(*(name for name in FLAGS if name not in ("max_steps", "seed")))
 def compare(
     *,
     data: Annotated[
@@ -100,23 +100,10 @@ def compare(
     """
     from opera.config.training import reads_lists
     from opera.data.loading import additional_sources
-    from opera.experiments.grid.compare import (
-        analyse_grid,
-        estimate_seconds,
-        prepare_grid,
-    )
-    from opera.experiments.grid.run import train_grid
+    from opera.experiments.grid.compare import analyse_grid, prepare_grid
 
-    values = collect_values(
-        config,
-        set_,
-        trainer,
-        method=methods,
-        seed=seeds,
-        max_steps=steps,
-        bm25=bm25,
-        **settings,
-    )
+    fixed = {"method": methods, "seed": seeds, "max_steps": steps, "bm25": bm25, **settings}
+    values = collect_values(config, set_, trainer, **fixed)
     strict = not reads_lists(values)
     grid = prepare_grid(
         [tables.source(name, strict=strict) for name in data or (None,)],
@@ -132,31 +119,40 @@ def compare(
         **tables.reading,
     )
     if plan:
-        with interruptible(lambda: "nothing was written"):
-            seconds = estimate_seconds(grid)
-        show(
-            as_json,
-            partial(grid.plan, seconds),
-            partial(print_plan, grid=grid, seconds=seconds),
-        )
+        _show_plan(grid, as_json)
         return
-    if not grid.waiting:
-        say(f"all {counted(len(grid.runs), 'run')} are already done", file=sys.stderr)
-    with interruptible(
-        lambda: (
-            f"{len(grid.done)} of {counted(len(grid.runs), 'run')} done; the same command "
-            "continues where it stopped"
-        )
-    ):
-        train_grid(grid)
-    if grid.failed:
-        failed = counted(len(grid.failed), "run")
-        say(f"{failed} failed, see above; the same command tries again", file=sys.stderr)
+    _train(grid)
     if grid.done:
         comparison = analyse_grid(grid)
         show(as_json, comparison.as_dict, partial(print_results, comparison=comparison, out=out))
     if grid.failed:
         raise typer.Exit(1)
+
+
+def _show_plan(grid: Grid, as_json: bool) -> None:
+    """Print the runs of a grid, and estimate their time."""
+    from opera.experiments.grid.compare import estimate_seconds
+
+    with interruptible(lambda: "nothing was written"):
+        seconds = estimate_seconds(grid)
+    show(as_json, partial(grid.plan, seconds), partial(print_plan, grid=grid, seconds=seconds))
+
+
+def _train(grid: Grid) -> None:
+    """Train the runs of a grid that are not finished, and say which runs are done."""
+    from opera.experiments.grid.run import train_grid
+
+    runs = counted(len(grid.runs), "run")
+    if not grid.waiting:
+        say(f"all {runs} are already done", file=sys.stderr)
+    advice = "the same command continues where it stopped"
+    with interruptible(lambda: f"{len(grid.done)} of {runs} done; {advice}"):
+        train_grid(grid)
+    if grid.failed:
+        say(
+            f"{counted(len(grid.failed), 'run')} failed, see above; the same command tries again",
+            file=sys.stderr,
+        )
 
 
 def report(

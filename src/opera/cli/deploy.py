@@ -145,6 +145,5 @@ def push(
 
     from opera.deployment.push import push as push_model
 
-    languages = listed(language)
-    url = push_model(model, name, public=public, language=languages, keep_run=keep_run)
+    url = push_model(model, name, public=public, language=listed(language), keep_run=keep_run)
     show(as_json, lambda: {"url": url}, lambda screen: screen.lines(url))

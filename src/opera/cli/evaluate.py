@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from itertools import takewhile
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opera.cli.options import (
-    ENCODING,
     Bm25Option,
     JsonOption,
     OptionalModel,
@@ -21,12 +19,13 @@ from opera.cli.options import (
     RelevantOption,
     RunOrData,
     TableOptions,
-    grouped,
     is_main_process,
     path_option,
     show,
+    with_options,
 )
 from opera.cli.screen import Screen, flat
+from opera.config.arguments import ENCODING
 from opera.config.training import EncodingSettings
 from opera.core.errors import SettingError
 from opera.core.terminal import counted, say
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 RUN_FORMATS = (".trec", ".run", ".txt")
 
 
-@grouped(*ENCODING)
+@with_options(*ENCODING)
 def evaluate(
     *,
     data: RunOrData = None,
@@ -86,10 +85,10 @@ def evaluate(
 
     if measures is not None and full:
         raise SettingError("--full --measures: give one of the two")
+    default = FULL_MEASURES if full else DEFAULT_MEASURES
+    parsed = parse_measures(default if measures is None else measures)
     named = tables.source(data)
     source, name, run = data_and_model(named, model)
-    names = measures if measures is not None else FULL_MEASURES if full else DEFAULT_MEASURES
-    parsed = parse_measures(names)
     if run_file:
         reads = inputs_of(source, name)
         checked_output(run_file, RUN_FORMATS, overwrite, source, reads, "--run-file")
@@ -100,16 +99,9 @@ def evaluate(
 
     from opera.run.evaluate import evaluate as evaluate_model
 
-    result = evaluate_model(
-        mixture if run == name else named,  # the run gives splits and grades too
-        model=name,
-        split=split,
-        measures=parsed,
-        relevant_grade=relevant_grade,
-        **encoding,
-        bm25=bm25,
-        hybrid=hybrid,
-    )
+    measured = mixture if run == name else named  # the run gives splits and grades too
+    options = {"relevant_grade": relevant_grade, "bm25": bm25, "hybrid": hybrid, **encoding}
+    result = evaluate_model(measured, model=name, split=split, measures=parsed, **options)
     if run_file and is_main_process():
         write_trec_run(run_file, result.query_ids, (result.hybrid or result).ranking, loaded)
     title = f"{name} on {loaded.title}, {split}: {counted(len(result.query_ids), 'query')}"
@@ -140,8 +132,8 @@ def _print_evaluation(screen: Screen, title: str, result: Evaluation) -> None:
     from opera.core.intervals import few_queries, in_points, mean_intervals
 
     intervals = mean_intervals(result.per_query)
-    parts = {"BM25": result.bm25, "model + BM25": result.hybrid}
-    others = {heading: part.measures for heading, part in parts.items() if part is not None}
+    searches = (("BM25", result.bm25), ("model + BM25", result.hybrid))
+    others = {heading: search.measures for heading, search in searches if search is not None}
     rows = [
         (
             measure,
@@ -158,7 +150,7 @@ def _print_evaluation(screen: Screen, title: str, result: Evaluation) -> None:
     screen.lines(few_queries(len(result.query_ids), result.split))
 
 
-@grouped(*ENCODING)
+@with_options(*ENCODING)
 def search(
     *,
     data: RunOrData = None,
@@ -211,7 +203,7 @@ def search(
         raise SettingError("missing argument 'QUERY'; see opera search --help")
     if query is not None and interactive:
         raise SettingError("--interactive: reads queries from standard input; leave QUERY out")
-    argument = [] if query is None else [checked_query(query)]
+    queries = [] if query is None else [checked_query(query)]
     settings = EncodingSettings.chosen(**encoding)
     source, name, _ = data_and_model(tables.source(data), model)
     loaded = load_data(source)
@@ -220,14 +212,13 @@ def search(
     corpus = CorpusSearch(loaded, name, cutoff, min_precision, hybrid, settings)
     weight = corpus.keyword_weight
     words = f", with keyword search (w = {weight:g})" if weight else ""
-    for text in _queries_from_input() if interactive else argument:
-        results = corpus.find(text, top)
+    if interactive:
+        say("one query per line (an empty line ends):", file=sys.stderr)
+    for text in queries or takewhile(bool, map(str.strip, sys.stdin)):
+        documents = corpus.find(text, top)
         title = f"“{text}” in {corpus.data.title}{words}"
-        show(
-            as_json,
-            partial(list, map(asdict, results)),
-            partial(_print_documents, title=title, documents=results, cutoff=corpus.cutoff),
-        )
+        page = partial(_print_documents, title=title, documents=documents, cutoff=corpus.cutoff)
+        show(as_json, partial(list, map(asdict, documents)), page)
 
 
 def _print_documents(
@@ -239,9 +230,3 @@ def _print_documents(
     for document in documents:
         head = f"  {document.rank}.  {document.score:.3f}  {flat(document.id)}"
         screen.document(head, document.text)
-
-
-def _queries_from_input() -> Iterator[str]:
-    """Yield the lines of standard input up to an empty line."""
-    say("one query per line (an empty line ends):", file=sys.stderr)
-    yield from takewhile(bool, map(str.strip, sys.stdin))

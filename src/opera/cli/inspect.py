@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opera.cli.options import (
-    ENCODING,
     DataArgument,
     JsonOption,
     ModelOption,
     RelevantOption,
     SeedOption,
     TableOptions,
-    grouped,
     setting_option,
     show,
+    with_options,
 )
 from opera.cli.screen import Screen, flat
+from opera.config.arguments import ENCODING
 from opera.core.intervals import FEW_QUERIES, few_queries
 
 if TYPE_CHECKING:
@@ -39,9 +39,14 @@ NOVELTY = (
     (0.0, "all are new, and fine-tuning can make retrieval worse"),
 )
 """The least fraction of a split's documents that are in train, and what follows from it."""
+DRAWN = {
+    "random": "draws each {:.0f} times as a random negative",
+    "labelled": "leaves them out of the random negatives, because it would draw each {:.0f} times",
+}
+"""What a training does with documents that have no training pair, by its kind of negatives."""
 
 
-@grouped(*ENCODING)
+@with_options(*ENCODING)
 def inspect(
     *,
     data: DataArgument = None,
@@ -126,20 +131,13 @@ def _findings(inspection: Inspection) -> Iterator[str]:
     for split, seen in inspection.seen.items():
         meaning = next(words for least, words in NOVELTY if seen >= least)
         yield f"{split}: {seen:.0%} of its documents are in train; {meaning}"
-    if counts.get("train_queries"):
-        mean = counts["train_pairs"] / counts["train_queries"]
-        yield f"train: {mean:.1f} relevant documents per query on average"
-    if inspection.unlabelled and inspection.negatives in ("random", "labelled"):
-        how = f"draws each {inspection.draws:.0f} times as a random negative"
-        if inspection.negatives == "labelled":
-            how = (
-                "leaves them out of the random negatives, because it would draw each "
-                f"{inspection.draws:.0f} times"
-            )
+    mean = counts["train_pairs"] / counts["train_queries"]
+    yield f"train: {mean:.1f} relevant documents per query on average"
+    if inspection.unlabelled and inspection.negatives in DRAWN:
+        splits = "" if inspection.leaks else ", even before test and dev leave train"
         yield (
             f"{inspection.unlabelled:,} of {counts['documents']:,} documents have no training pair"
-            f"{'' if inspection.leaks else ', even before test and dev leave train'}; "
-            f"opera train {how}"
+            f"{splits}; opera train {DRAWN[inspection.negatives].format(inspection.draws)}"
         )
     if not inspection.leaks:
         yield "The data has only train; opera train splits off test and dev (--expected-documents)."

@@ -7,9 +7,9 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from inspect import Parameter
 from typing import Annotated, Any
 
@@ -53,21 +53,14 @@ def setting_option(name: str) -> Any:
     """Declare the option of a setting. It reads numbers as YAML; the settings check them."""
     field = TrainSettings.model_fields[name]
     kind = next((kind.__name__ for kind in (int, float) if kind in leaves(field.annotation)), "str")
-    help = f"{field.description} ({name})"
     parser: Callable[[str], Any] = str if kind == "str" else parse_scalar
-    return typer.Option(flag_of(name), help=help, metavar=f"<{kind}>", parser=parser)
+    return typer.Option(
+        flag_of(name), help=f"{field.description} ({name})", metavar=f"<{kind}>", parser=parser
+    )
 
 
 DATA, SETTINGS = "Data", "Settings"
 """Groups of options."""
-ENCODING = (
-    "precision",
-    "max_query_length",
-    "max_passage_length",
-    "query_prompt",
-    "document_prompt",
-)
-"""The settings of how a model encodes texts; without them, the model's own."""
 MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
 
 _DATA = (
@@ -195,8 +188,8 @@ class TableOptions:
 
         if data is not None and not data.startswith(TABLES):
             data = expand_user(data, "DATA")
-        values = {**vars(self), "pairs": self.pairs or None}
-        return str(named_source(data, **values, strict=strict))
+        tables = {**vars(self), "pairs": self.pairs or None}
+        return str(named_source(data, **tables, strict=strict))
 
 
 TrainerOption = Annotated[
@@ -216,51 +209,43 @@ ConfigOption = Annotated[
 ]
 
 
-def grouped(*settings: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command, so that typer reads groups of options.
-
-    Each field of a parameter that is a dataclass becomes an option. The command's last parameter,
-    such as ``**encoding``, becomes the options of the given settings.
+def with_options(*settings: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command that takes ``tables: TableOptions`` and settings by name, such as
+    ``**encoding``. The command line then has an option for each field and each of these settings.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        signature, options = inspect.signature(command, eval_str=True), dict[str, Parameter]()
-        groups = dict[str, Any]()
-        for name, parameter in signature.parameters.items():
-            if is_dataclass(parameter.annotation):
-                groups[name] = parameter.annotation
-                options |= inspect.signature(groups[name], eval_str=True).parameters
-            elif parameter.kind is Parameter.VAR_KEYWORD:
-                options |= {setting: _option_of(setting) for setting in settings}
-            else:
-                options[name] = parameter
+        shared = [*_parameters(TableOptions), *map(_option_of, settings)]
+        options = [
+            parameter.replace(kind=Parameter.KEYWORD_ONLY)
+            for parameter in [*_parameters(command), *shared]
+            if parameter.name != "tables" and parameter.kind is not Parameter.VAR_KEYWORD
+        ]
 
         @functools.wraps(command)
-        def grouped_command(**values: Any) -> None:
-            grouped_values = {
-                name: group(**{field.name: values.pop(field.name) for field in fields(group)})
-                for name, group in groups.items()
-            }
-            command(**values, **grouped_values)
+        def command_with_options(**values: Any) -> None:
+            tables = {field.name: values.pop(field.name) for field in fields(TableOptions)}
+            command(tables=TableOptions(**tables), **values)
 
-        named = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in options.values()]
-        grouped_command.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
-        grouped_command.__annotations__ = {option.name: option.annotation for option in named}
-        return grouped_command
+        command_with_options.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+        command_with_options.__annotations__ = {
+            option.name: option.annotation for option in options
+        }
+        return command_with_options
 
     return decorate
 
 
+def _parameters(function: Callable[..., Any]) -> Iterable[Parameter]:
+    return inspect.signature(function, eval_str=True).parameters.values()
+
+
 def _option_of(name: str) -> Parameter:
     """The parameter of a command for a setting. It is repeatable for several texts."""
-    field = TrainSettings.model_fields[name]
-    kind: Any = list[str] if tuple[str, ...] in leaves(field.annotation) else str
-    return Parameter(
-        name,
-        Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[kind | None, setting_option(name)],
-    )
+    kinds = leaves(TrainSettings.model_fields[name].annotation)
+    kind: Any = list[str] if tuple[str, ...] in kinds else str
+    annotation = Annotated[kind | None, setting_option(name)]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def collect_values(

@@ -12,7 +12,6 @@ import typer
 from opera.cli.options import JsonOption, SeedOption, interruptible, path_option, show
 from opera.cli.results import how_to_use, print_before_after, print_next
 from opera.cli.screen import Screen, flat
-from opera.cli.train import run_as_dict
 from opera.core.files import check_folder
 from opera.core.intervals import in_points
 from opera.core.measure_names import PRIMARY
@@ -38,12 +37,11 @@ def quickstart(
 
     with interruptible(lambda: "the same command with --overwrite starts again"):
         run = run_quickstart(out, method, seed, overwrite)
-    show(as_json, partial(run_as_dict, run), partial(print_quickstart, run=run))
+    show(as_json, run.summary.as_dict, partial(print_quickstart, run=run))
 
 
 def print_quickstart(screen: Screen, run: Run) -> None:
     """Print searches with the base and the final model, the verdict, and next steps."""
-    source = run.record.data.source
     _print_searches(screen, run)
     screen.lines("")
     print_before_after(screen, run)
@@ -53,7 +51,7 @@ def print_quickstart(screen: Screen, run: Run) -> None:
     opera = sys.argv[0] if Path(sys.argv[0]).name == "opera" else "opera"
     screen.heading("\nWith your own data:")
     screen.lines(
-        f"  {opera} inspect {source} --model minilm",
+        f"  {opera} inspect {run.record.data.source} --model minilm",
         f"  {opera} train python:YOUR_PACKAGE --model minilm --out yours",
     )
 

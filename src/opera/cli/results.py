@@ -8,15 +8,10 @@ from pathlib import Path
 from opera.cli.screen import Screen, flat
 from opera.core.intervals import few_queries, in_points, points
 from opera.core.measure_names import PRIMARY
-from opera.core.terminal import place
 from opera.run_folder.folder import Run
 
-NOISY, ADVICE = 0.05, "; --method denoise trains less on such pairs"
-"""OPERA recommends the method if the interval of the noise rate lies above this."""
-NOISY_TEST = (
-    "If the test split is as noisy, the reported scores are too low: correct its labels with "
-    "opera review {} --split test."
-)
+NOISY = 0.05
+"""OPERA gives advice about noisy labels if the interval of the noise rate lies above this."""
 
 
 def print_before_after(screen: Screen, run: Run) -> None:
@@ -28,16 +23,14 @@ def print_before_after(screen: Screen, run: Run) -> None:
     from opera.experiments.report.tables import measures_table
     from opera.run_folder.verdict import warnings_of
 
-    verdict, *details = run.headlines
+    guard, (verdict, *details) = run.record.guard, run.headlines
     screen.heading(verdict)
-    screen.lines(*details)
-    if (guard := run.record.guard) is not None:
-        screen.lines(*warnings_of(guard))
+    screen.lines(*details, *(() if guard is None else warnings_of(guard)))
     print_labels(screen, run)
     rates = "learning rate {learning_rate:g}, temperature {temperature:g}".format(**run.settings)
     screen.heading(f"\n{run.settings['method']}, {run.steps} steps, {rates}")
     screen.report_table(measures_table(run))
-    screen.lines(few_queries(run.per_query().num_rows))
+    screen.lines(few_queries(run.summary.queries))
 
 
 def print_labels(screen: Screen, run: Run) -> None:
@@ -46,15 +39,19 @@ def print_labels(screen: Screen, run: Run) -> None:
     Recommend ``denoise`` if the labels are noisy.
     """
     from opera.run_folder.folder import SUSPICIOUS_FILE
+    from opera.run_folder.verdict import labels_sentence
 
     if (estimate := run.record.noisy_labels) is not None:
         is_noisy = estimate.low >= NOISY
         advises = is_noisy and run.settings["method"] != "denoise"
-        sentence = estimate.sentence[0].upper() + estimate.sentence[1:]
+        advice = "; --method denoise trains less on such pairs" if advises else ""
         pair_list = f"{run.path / SUSPICIOUS_FILE} lists {estimate.suspicious:,}, the worst first"
-        screen.lines(f"{sentence}; {pair_list}{ADVICE if advises else ''}.")
+        screen.lines(f"{labels_sentence(estimate)}; {pair_list}{advice}.")
         if is_noisy or run.settings["decisions"] is not None:
-            screen.lines(NOISY_TEST.format(run.path))
+            screen.lines(
+                "If the test split is as noisy, the reported scores are too low: correct its "
+                f"labels with opera review {run.path} --split test."
+            )
 
 
 def print_parts(screen: Screen, run: Run) -> None:
@@ -72,12 +69,12 @@ def print_parts(screen: Screen, run: Run) -> None:
     if sets := run.record.sets:
         rows = [
             (
-                flat(part.name),
-                "" if part.share_of_draws is None else f"{part.share_of_draws:.1%}",
-                str(part.counts.get("test_queries", 0)),
-                *_change(part.test),
+                flat(data_set.name),
+                "" if data_set.share_of_draws is None else f"{data_set.share_of_draws:.1%}",
+                str(data_set.counts.get("test_queries", 0)),
+                *_change(data_set.test),
             )
-            for part in sets
+            for data_set in sets
         ]
         heads = ("data set", "sampled", "test queries", "base", "final", "points")
         screen.heading(f"\n{PRIMARY} on the test queries of each data set")
@@ -94,26 +91,16 @@ def _change(test: Mapping[str, Mapping[str, float]] | None) -> tuple[str, str, s
 
 def print_next(screen: Screen, run: Run, grid: Path | None = None) -> None:
     """Print the commands that come next after a run, or for the best run of a grid."""
-    keywords, searched = run.record.keywords, place(run.path)
-    fused = keywords is not None and any(keywords.weights.values())
-    if run.record.sets:  # a search takes one data set
-        searched = f"{place(run.record.sets[0].source)} --model {searched}"
-    review, search, report = (
-        f"opera review {place(run.path)}",
-        f'opera search {searched} "your question"',
-        f"opera report {place(grid or run.path)}",
-    )
+    commands, keywords = run.summary.next_commands(grid), run.record.keywords
+    fuses = keywords is not None and any(keywords.weights.values())
     purposes = {
-        review: "decide which labels are wrong or missing, and train again",
-        search: "search with the final model" + " and BM25" * fused,
-        report: "write a page: verdict, measures, queries that changed",
+        "review": "decide which labels are wrong or missing, and train again",
+        "search": "search with the final model" + " and BM25" * fuses,
+        "report": "write a page: verdict, measures, queries that changed",
     }
-    if run.settings["query_vectors"] is not None:
-        del purposes[search]  # the run has no model to embed a question
-    width = max(map(len, purposes))
+    width = max(map(len, commands.values()))
     screen.heading("\nNext:")
-    for command, purpose in purposes.items():
-        screen.lines(f"  {command:{width}}  {purpose}")
+    screen.lines(*(f"  {command:{width}}  {purposes[name]}" for name, command in commands.items()))
 
 
 def how_to_use(run: Run) -> str:

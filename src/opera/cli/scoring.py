@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from opera.cli.options import (
-    ENCODING,
     MODELS,
     DataArgument,
     EncodingOption,
@@ -20,21 +19,26 @@ from opera.cli.options import (
     SeedOption,
     SkipOption,
     TableOptions,
-    grouped,
     parser_of,
     path_option,
     setting_option,
     show,
     source_option,
+    with_options,
 )
 from opera.cli.screen import Screen
+from opera.config.arguments import ENCODING
+from opera.config.negatives import MiningSettings
 from opera.core.errors import SettingError
 from opera.core.intervals import in_points
 from opera.core.paths import expand_user
 from opera.core.terminal import place
 
+MINING = [name for name in MiningSettings.model_fields if name != "keep"]
+"""The settings of mining. Only ``keep`` has another default than in training."""
 
-@grouped(*ENCODING)
+
+@with_options("range", *ENCODING)
 def score(
     *,
     data: DataArgument = None,
@@ -54,7 +58,6 @@ def score(
             "with --model",
         ),
     ] = None,
-    range: Annotated[str | None, setting_option("range")] = None,
     cbs: Annotated[
         bool, typer.Option("--cbs", help="also rank each pair among random documents (CBS)")
     ] = False,
@@ -71,7 +74,7 @@ def score(
     overwrite: OverwriteOption = False,
     tables: TableOptions,
     as_json: JsonOption = False,
-    **encoding: Any,
+    **settings: Any,
 ) -> None:
     """Write each training pair's similarity under the base model, and an estimate of its loss.
 
@@ -92,13 +95,12 @@ def score(
         model=model,
         reranker=reranker,
         negatives=negatives,
-        range=range,
         out=out,
         cbs_pool=(cbs_pool or CBS_POOL) if cbs else 0,
         relevant_grade=relevant_grade,
         seed=seed,
         overwrite=overwrite,
-        **encoding,
+        **settings,
         max_length=max_length,
     )
     import numpy as np
@@ -119,7 +121,7 @@ def score(
     )
 
 
-@grouped(*ENCODING)
+@with_options(*MINING, *ENCODING)
 def mine(
     *,
     data: DataArgument = None,
@@ -127,18 +129,13 @@ def mine(
     out: Annotated[
         Path, path_option("--out", "file to write: .jsonl (FlagEmbedding) or .tsv (ids)")
     ],
-    range: Annotated[str | None, setting_option("range")] = None,
     keep: Annotated[Any, setting_option("keep")] = "15",
-    relative_margin: Annotated[float | None, setting_option("relative_margin")] = None,
-    absolute_margin: Annotated[float | None, setting_option("absolute_margin")] = None,
-    max_score: Annotated[float | None, setting_option("max_score")] = None,
-    reranker: Annotated[str | None, setting_option("reranker")] = None,
     relevant_grade: RelevantOption = None,
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
     tables: TableOptions,
     as_json: JsonOption = False,
-    **encoding: Any,
+    **settings: Any,
 ) -> None:
     """Mine hard negatives for the training queries. OPERA and FlagEmbedding train on the .jsonl."""
     from opera.training.export import mine as mine_negatives
@@ -147,16 +144,11 @@ def mine(
         tables.source(data),
         model=model,
         out=out,
-        range=range,
         keep=keep,
-        relative_margin=relative_margin,
-        absolute_margin=absolute_margin,
-        max_score=max_score,
-        reranker=reranker,
         relevant_grade=relevant_grade,
         seed=seed,
         overwrite=overwrite,
-        **encoding,
+        **settings,
     )
     show(
         as_json,

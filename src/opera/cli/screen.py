@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,10 +11,6 @@ from opera.core.terminal import printable, printing_to
 
 if TYPE_CHECKING:
     from opera.experiments.report.tables import ReportTable
-
-MINUS = re.compile(r"(?<!\w)-(?=\d)")
-"""The hyphen before a number; tables print the minus sign of :func:`opera.core.intervals.signed`
-instead."""
 
 
 class Screen:
@@ -80,8 +75,7 @@ class Screen:
                 overflow="fold",
             )
         for row in rows:
-            numbers = (MINUS.sub("−", cell) for cell in row[words:])
-            table.add_row(*(Text(printable(cell)) for cell in (*row[:words], *numbers)))
+            table.add_row(*(Text(printable(cell)) for cell in row))
         with printing_to(self._file):
             self._console.print(table)
 

@@ -23,11 +23,11 @@ from opera.cli.options import (
     TableOptions,
     TrainerOption,
     collect_values,
-    grouped,
     interruptible,
     path_option,
     show,
     source_option,
+    with_options,
 )
 from opera.cli.results import (
     how_to_use,
@@ -63,8 +63,12 @@ def settings_text(groups: Mapping[str, Sequence[SettingDoc]]) -> str:
     The first line of a setting has its name, default and values. Its help and the source of the
     default follow.
     """
-    width = min(shutil.get_terminal_size().columns, WIDEST)
-    fold = partial(textwrap.fill, width=width, subsequent_indent=" " * 6, break_on_hyphens=False)
+    fold = partial(
+        textwrap.fill,
+        width=min(shutil.get_terminal_size().columns, WIDEST),
+        subsequent_indent=" " * 6,
+        break_on_hyphens=False,
+    )
     lines = ["--set NAME=VALUE, or NAME: VALUE in a recipe (--config); auto: OPERA chooses"]
     for group, docs in groups.items():
         lines.append(f"\n{group}")
@@ -74,7 +78,7 @@ def settings_text(groups: Mapping[str, Sequence[SettingDoc]]) -> str:
     return "\n".join(lines)
 
 
-@grouped(*FLAGS)
+@with_options(*FLAGS)
 def train(
     *,
     data: DataArgument = None,
@@ -128,7 +132,6 @@ def train(
     from opera.data.loading import additional_sources
     from opera.run.adapt import adapt, foresee
     from opera.run_folder.housekeeping import check_reads_survive
-    from opera.run_folder.verdict import gained
 
     values = collect_values(
         config,
@@ -149,8 +152,8 @@ def train(
     if plan and resume:
         raise SettingError("--plan: estimates a new run; leave --resume out")
     more = additional_sources(also or (), **tables.reading)
-    call: dict[str, Any] = {"also": more, "model": model, "out": out, "overwrite": overwrite}
-    call |= tables.reading if lists else {}
+    reading = tables.reading if lists else {}
+    call = {"also": more, "model": model, "out": out, "overwrite": overwrite, **reading}
     if plan:
         with interruptible(lambda: "nothing was written"):
             costs = foresee(source, **call, **values)
@@ -159,8 +162,8 @@ def train(
     started = time.time()
     with interruptible(lambda: _how_to_continue(out, started, overwrite)):
         run = adapt(source, resume=resume, **call, **values)
-    show(as_json, partial(run_as_dict, run), partial(_print_run, run=run))
-    if require_gain and not gained(run.record.guard):
+    show(as_json, run.summary.as_dict, partial(_print_run, run=run))
+    if require_gain and run.summary.verdict != "better":
         raise typer.Exit(NO_GAIN)
 
 
@@ -183,31 +186,6 @@ def _print_run(screen: Screen, run: Run) -> None:
     if cutoffs is not None and (cutoff := cutoffs.cutoff(PRECISIONS[1])) is not None:
         screen.lines(f"\n{cutoff.sentence}")
     if run.record.guard is None and measures["final"][PRIMARY] < measures["base"][PRIMARY]:
-        advice = "drop guard=false, or try fewer --steps or a lower --lr"
-        screen.lines(f"{PRIMARY} fell: {advice}")
+        screen.lines(f"{PRIMARY} fell: drop guard=false, or try fewer --steps or a lower --lr")
     screen.lines(f"\n{how_to_use(run)}")
     print_next(screen, run)
-
-
-def run_as_dict(run: Run) -> dict[str, Any]:
-    """The results of a run, for JSON."""
-    from opera.run_folder.verdict import changes_on_test, verdict_words
-
-    guard, noisy, measures = run.record.guard, run.record.noisy_labels, run.measures
-    cutoffs = run.record.cutoffs
-    changes = changes_on_test(run.per_query(), measures["final"])
-    parts = {"matryoshka": run.record.matryoshka, "sets": run.record.sets}
-    return {
-        "run": str(run.path),
-        "guard": None if guard is None else guard.model_dump(),
-        "verdict": None if guard is None else verdict_words(guard),
-        "noisy_labels": None if noisy is None else noisy.model_dump(),
-        "measures": measures,
-        "changes": {name: vars(change) for name, change in changes.items()},
-        "cutoffs": None if cutoffs is None else cutoffs.model_dump(),
-        **{
-            name: [part.model_dump() for part in records]
-            for name, records in parts.items()
-            if records
-        },
-    }

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from timeit import timeit
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
+from opera.config.arguments import ReadingArguments, with_group
 from opera.core.arguments import flag, texts
 from opera.core.errors import ModelError, RunFolderError, SettingError, nearest
 from opera.core.extras import require
@@ -30,7 +31,7 @@ from opera.core.measure_names import PRIMARY
 from opera.core.paths import user_path
 from opera.core.terminal import counted, log, place, shown
 from opera.data import Mixture, check_stays_out, files_read, load_data
-from opera.data.loading import ColumnNames, without_folders
+from opera.data.loading import without_folders
 from opera.deployment.onnx import (
     ONNX_FILE,
     ONNX_FOLDER,
@@ -67,7 +68,7 @@ from opera.retrieval.lora import has_lora, merged
 from opera.retrieval.models import is_static, load_model, parameter_count
 from opera.retrieval.prompts import set_prompts, with_data_prompt
 from opera.run_folder.folder import MODEL_FILES, ORIGIN_FILE
-from opera.run_folder.verdict import Change
+from opera.run_folder.summary import Change
 
 PACKAGES: dict[Form, tuple[str, ...]] = {
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
@@ -78,18 +79,17 @@ STATIC_FOLDER = "static"
 VERSIONS = ("opera-retrieval", "sentence-transformers", "transformers", "torch")
 
 
+@with_group(ReadingArguments)
 def export(
     model: Model,
     *,
     out: str | Path,
     forms: Sequence[Form],
     data: Any = None,
-    columns: ColumnNames | None = None,
-    encoding: str | None = None,
-    skip_bad_rows: bool = False,
     measure: bool = True,
     overwrite: bool = False,
     keep_run: bool = False,
+    **arguments: Unpack[ReadingArguments],
 ) -> Export:
     """Write a model in other forms, and compare each of them with the trained model.
 
@@ -102,12 +102,10 @@ def export(
         forms: ``onnx``; ``int8``, ONNX with 8-bit weights; ``static``, one vector per token and no
             transformer.
         data: the data whose test split measures the forms; the default is the run's data.
-        columns: columns of tables by role, as for :func:`opera.load_data`.
-        encoding: encoding of tables, as for :func:`opera.load_data`.
-        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
         measure: whether to measure the forms.
         overwrite: replace an export in ``out``.
         keep_run: also write the hashes of the training queries, which a run leaves in its model.
+        arguments: how to read tables (``ReadingArguments``).
 
     Returns:
         The contents of ``out/export.json``.
@@ -127,8 +125,7 @@ def export(
             require(package, f"--{form}")
     model_folder, name = Path(locate_model(model)), model_title(model)
     check_keeps(model_folder, flag(keep_run, "keep_run"))
-    reading = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
-    test_data = _test_data(model, data, reading) if flag(measure, "measure") else None
+    test_data = _test_data(model, data, arguments) if flag(measure, "measure") else None
     inputs = [] if is_loaded(model) else [model_folder]
     if test_data is not None:
         check_stays_out(folder, "--out", test_data)
@@ -158,7 +155,7 @@ def _checked_forms(forms: Sequence[Form]) -> tuple[Form, ...]:
 
 
 def _check_free(folder: Path, overwrite: bool) -> None:
-    """Refuse a folder that is not empty, unless it holds an export that may be replaced."""
+    """Reject a folder that is not empty, unless it holds an export that may be replaced."""
     check_folder(folder, "--out")
     option = f"--out {place(folder)}"
     if not folder.is_dir() or not any(folder.iterdir()):
@@ -178,11 +175,11 @@ def _check_free(folder: Path, overwrite: bool) -> None:
         )
 
 
-def _test_data(model: Model, data: Any = None, reading: Mapping[str, Any] | None = None) -> Mixture:
+def _test_data(model: Model, data: Any, reading: ReadingArguments) -> Mixture:
     """Load the data to measure on, by default the run's data, with the run's splits."""
     advice = "pass --data DATA, or --no-measure"
     if data is not None:
-        loaded = Mixture.of(load_data(data, **(reading or {})))
+        loaded = Mixture.of(load_data(data, **reading))
     elif (run := run_of(model)) is not None:
         loaded = run_data(run.path, advice)
     elif isinstance(locate_model(model), str) and not is_loaded(model):
@@ -199,7 +196,7 @@ def _test_data(model: Model, data: Any = None, reading: Mapping[str, Any] | None
 def _check_forms(
     model: SentenceTransformer, forms: Sequence[Form], name: str, folder: Path
 ) -> None:
-    """Refuse forms that do not exist for this kind of model.
+    """Reject forms that do not exist for this kind of model.
 
     Raises:
         ModelError: with the form and the model.
@@ -230,28 +227,8 @@ def _write(
 ) -> Export:
     """Write the forms into an empty folder, load them from there, and measure them."""
     model_folder, run = Path(locate_model(source)), run_of(source)
-    kind, onnx = processor_kind(), folder / ONNX_FOLDER / ONNX_FILE
-    if forms != ("static",):
-        log.info("exporting to ONNX")
-        save_portable(model, folder)
-        onnx.parent.mkdir()
-        write_onnx(model, onnx)
-    exported_forms = []
-    for form in forms:
-        file = {"onnx": onnx, "int8": onnx.with_name(f"model_qint8_{kind}.onnx")}.get(
-            form, folder / STATIC_FOLDER
-        )
-        if form == "int8":
-            write_int8(onnx, file, reduced=kind == "avx2")
-        if form == "static":
-            log.info("distilling a static model")
-            write_static(model, file)
-        if reference is not None:
-            log.info("measuring the %s form on %s", form, SPLIT)
-        exported_forms.append(_measured(form, folder, file, reference))
-    if "onnx" not in forms:
-        for file in folder.glob(f"{ONNX_FOLDER}/{ONNX_FILE}*"):
-            file.unlink()
+    files = _write_forms(model, forms, folder)
+    keywords = None if run is None else run.record.keywords
     packages = dict.fromkeys(package for form in forms for package in PACKAGES[form])
     exported = Export(
         folder=folder,
@@ -262,20 +239,44 @@ def _write(
         queries=0 if reference is None else len(reference.evaluation.query_ids),
         megabytes=megabytes(model_folder, "*.safetensors")
         or round(4e-6 * parameter_count(model), 2),
-        processor=f"{kind}, {counted(torch.get_num_threads(), 'thread')}",
-        forms=tuple(exported_forms),
-        keyword_weights={}
-        if run is None or run.record.keywords is None
-        else run.record.keywords.weights,
+        processor=f"{processor_kind()}, {counted(torch.get_num_threads(), 'thread')}",
+        forms=tuple(_measured(form, folder, file, reference) for form, file in files.items()),
+        keyword_weights={} if keywords is None else keywords.weights,
         versions={package: version(package) for package in (*VERSIONS, *packages)},
     )
+    if "onnx" not in forms:  # the 8-bit form was made from it
+        for file in folder.glob(f"{ONNX_FOLDER}/{ONNX_FILE}*"):
+            file.unlink()
     exported.write(folder)
     for subfolder, names in ((folder, ("onnx", "int8")), (folder / STATIC_FOLDER, ("static",))):
-        if described := tuple(form for form in exported_forms if form.form in names):
+        if described := tuple(form for form in exported.forms if form.form in names):
             write_card(model_folder, name, subfolder, replace(exported, forms=described))
             if keep_run:
                 shutil.copyfile(model_folder / ORIGIN_FILE, subfolder / ORIGIN_FILE)
     return exported
+
+
+def _write_forms(
+    model: SentenceTransformer, forms: Sequence[Form], folder: Path
+) -> dict[Form, Path]:
+    """Write the forms, and return the file or folder that holds each of them."""
+    kind, onnx = processor_kind(), folder / ONNX_FOLDER / ONNX_FILE
+    paths: dict[Form, Path] = {
+        "onnx": onnx,
+        "int8": onnx.with_name(f"model_qint8_{kind}.onnx"),
+        "static": folder / STATIC_FOLDER,
+    }
+    if forms != ("static",):
+        log.info("exporting to ONNX")
+        save_portable(model, folder)
+        onnx.parent.mkdir()
+        write_onnx(model, onnx)
+    if "int8" in forms:
+        write_int8(onnx, paths["int8"], reduced=kind == "avx2")
+    if "static" in forms:
+        log.info("distilling a static model")
+        write_static(model, paths["static"])
+    return {form: paths[form] for form in forms}
 
 
 def _measured(form: Form, folder: Path, file: Path, reference: Reference | None) -> ExportedForm:
@@ -284,6 +285,7 @@ def _measured(form: Form, folder: Path, file: Path, reference: Reference | None)
     size = megabytes(file, "*.safetensors") if static else megabytes(file.parent, f"{file.name}*")
     figures = None
     if reference is not None:
+        log.info("measuring the %s form on %s", form, SPLIT)
         figures = reference.figures(load_model(file, "cpu") if static else load_onnx(folder, file))
     return ExportedForm(form, str(file.relative_to(folder)), size, figures)
 

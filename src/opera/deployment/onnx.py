@@ -193,8 +193,8 @@ class OnnxTransformer(torch.nn.Module):
 
     def forward(self, **features: Any) -> BaseModelOutput:
         """Return the last hidden states: float32 ``[batch, tokens, dimension]``."""
-        one_segment = {"token_type_ids": torch.zeros_like(features["input_ids"])}
-        inputs = {**one_segment, **features}  # tokenizers may omit token_type_ids
+        one_segment = torch.zeros_like(features["input_ids"])
+        inputs = {"token_type_ids": one_segment, **features}  # tokenizers may omit token_type_ids
         (states,) = self.session.run(None, {name: inputs[name].numpy() for name in self.names})
         return BaseModelOutput(last_hidden_state=torch.from_numpy(states))
 
@@ -233,12 +233,14 @@ def _pooling_flags(values: dict[str, Any]) -> dict[str, Any]:
     """Convert names of pooling modes to the older ``pooling_mode_*`` flags."""
     modes = values["pooling_mode"]
     used = modes if isinstance(modes, list) else [modes]
-    flags = {flag: mode in used for mode, flag in POOLING_FLAGS.items()}
-    size = {"word_embedding_dimension": values["embedding_dimension"]}
-    return {**size, **flags, "include_prompt": values["include_prompt"]}
+    return {
+        "word_embedding_dimension": values["embedding_dimension"],
+        **{flag: mode in used for mode, flag in POOLING_FLAGS.items()},
+        "include_prompt": values["include_prompt"],
+    }
 
 
 def _known_tokenizer(values: dict[str, Any]) -> dict[str, Any]:
     """Use transformers 4's class name for a plain fast tokenizer; transformers 5 reads it too."""
-    plain = values.get("tokenizer_class") == "TokenizersBackend"
-    return {**values, "tokenizer_class": "PreTrainedTokenizerFast"} if plain else values
+    is_plain = values.get("tokenizer_class") == "TokenizersBackend"
+    return {**values, "tokenizer_class": "PreTrainedTokenizerFast"} if is_plain else values

@@ -12,7 +12,7 @@ from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.errors import LocalTokenNotFoundError
 
 from opera.core.arguments import flag, text, texts
-from opera.core.errors import ModelError, SettingError, StorageError
+from opera.core.errors import ModelError, OperaError, SettingError, StorageError
 from opera.core.files import foreign_files, read_text
 from opera.core.paths import expand_user
 from opera.core.terminal import counted, first_line, log, place, shortened, shown
@@ -68,44 +68,55 @@ def push(
     check_keeps(folder, flag(keep_run, "keep_run"))
     left_out = None if keep_run else ORIGIN_FILE
     files = [file for file in _files_to_push(folder) if file.name != left_out]
-    _refuse_local_base(files)
+    _reject_local_base(files)
     card = folder / CARD_FILE
     card_content = _card(card, repository, languages) if card in files else None
-    names = [str(path.relative_to(folder)) for path in files if path != card]
     size = sum(path.stat().st_size for path in files) / 1e6
     log.info("uploading %s, %.1f MB, to %s", counted(len(files), "file"), size, repository)
-    api, message = HfApi(library_name="opera"), "A model adapted with OPERA"
+    names = [str(path.relative_to(folder)) for path in files if path != card]
     try:
-        url = api.create_repo(repository, private=private, exist_ok=True)
-        api.upload_folder(
-            repo_id=repository,
-            folder_path=folder,
-            allow_patterns=[escape(name) for name in names],
-            commit_message=message,
-        )
-        if card_content is not None:
-            api.upload_file(
-                path_or_fileobj=card_content,
-                path_in_repo=CARD_FILE,
-                repo_id=repository,
-                commit_message=f"{message}: its card",
-            )
+        return _upload(folder, repository, private, names, card_content)
     except Exception as error:  # huggingface_hub raises errors of several libraries
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        if isinstance(error, LocalTokenNotFoundError) or status in REFUSED:
-            reason = f"the hub refuses this token ({status})" if status else "no token was found"
-            raise SettingError(
-                f"{repository}: {reason}; log in with 'hf auth login' as a user who may write "
-                "there, or set HF_TOKEN"
-            ) from error
-        raise StorageError(
-            f"{repository}: cannot be uploaded to the hub: {first_line(error)}"
-        ) from error
+        raise _described(error, repository) from error
+
+
+def _upload(
+    folder: Path, repository: str, private: bool, names: Sequence[str], card: bytes | None
+) -> str:
+    """Upload files of a folder and the card, and return the URL."""
+    api, message = HfApi(library_name="opera"), "A model adapted with OPERA"
+    url = api.create_repo(repository, private=private, exist_ok=True)
+    api.upload_folder(
+        repo_id=repository,
+        folder_path=folder,
+        allow_patterns=[escape(name) for name in names],
+        commit_message=message,
+    )
+    if card is not None:
+        api.upload_file(
+            path_or_fileobj=card,
+            path_in_repo=CARD_FILE,
+            repo_id=repository,
+            commit_message=f"{message}: its card",
+        )
     return str(url)
 
 
+def _described(error: Exception, repository: str) -> OperaError:
+    """Say why an upload failed."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(error, LocalTokenNotFoundError) or status in REFUSED:
+        reason = f"the hub refuses this token ({status})" if status else "no token was found"
+        return SettingError(
+            f"{repository}: {reason}; log in with 'hf auth login' as a user who may write there, "
+            "or set HF_TOKEN"
+        )
+    return StorageError(f"{repository}: cannot be uploaded to the hub: {first_line(error)}")
+
+
 def _files_to_push(folder: Path) -> list[Path]:
-    """Return the files of a model. Links are refused, because they could lead to private files.
+    """Return the files of a model. OPERA rejects links, because they could lead to
+    private files.
 
     Raises:
         ModelError: for a link.
@@ -139,8 +150,8 @@ def checked_languages(languages: Sequence[str]) -> tuple[str, ...]:
     return codes
 
 
-def _refuse_local_base(files: Sequence[Path]) -> None:
-    """Refuse LoRA matrices whose base model is a folder on this machine."""
+def _reject_local_base(files: Sequence[Path]) -> None:
+    """Reject LoRA matrices whose base model is a folder on this machine."""
     for path in (file for file in files if file.name == "adapter_config.json"):
         base = read_object(path).get("base_model_name_or_path")
         if isinstance(base, str) and is_local_path(base):

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from opera.core.files import read_text
-from opera.core.intervals import in_points, points
+from opera.core.intervals import in_points
 from opera.core.measure_names import PRIMARY
 from opera.core.terminal import counted
 from opera.run_folder.folder import CARD_FILE
+from opera.run_folder.summary import Change
 
 EXPORT_FILE = "export.json"
 
@@ -117,9 +118,8 @@ def table_rows(exported: Export) -> list[tuple[str, ...]]:
 def _cells(figures: Figures | None) -> tuple[str, ...]:
     if figures is None:
         return NOT_MEASURED
-    interval = f"{points(figures.low)} to {points(figures.high)}"
-    change = points(figures.difference)
-    return in_points(figures.after), change, interval, f"{figures.speed:.1f}×"
+    change = Change(figures.difference, figures.low, figures.high)
+    return in_points(figures.after), *change.cells(), f"{figures.speed:.1f}×"
 
 
 PLAIN_CARD = """---

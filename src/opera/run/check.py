@@ -87,6 +87,13 @@ def check(
         models = [] if train.query_vectors is not None else [model, train.reranker]
         inputs = [path for source in sources for path in inputs_of(source, *models)]
         check_reads_survive(folder, [*reads, *inputs])
-    loaded = load_all(sources, *how)
-    target = folder_to_write(folder, resume, overwrite)
-    return Checked(loaded, model, folder, target, recipe, resume, overwrite, started)
+    return Checked(
+        data=load_all(sources, *how),
+        model=model,
+        folder=folder,
+        target=folder_to_write(folder, resume, overwrite),
+        recipe=recipe,
+        resume=resume,
+        overwrite=overwrite,
+        started=started,
+    )

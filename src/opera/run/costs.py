@@ -135,8 +135,9 @@ def _seconds_per_step(prepared: Prepared) -> float:
     recipe = make_recipe({"method": "ft"}).model_copy(
         update={"train": prepared.settings.with_values(values)}
     )
-    data = replace(prepared.data, negatives=negatives)
-    training_set = build_training_set(replace(prepared, recipe=recipe, data=data))
+    training_set = build_training_set(
+        replace(prepared, recipe=recipe, data=replace(prepared.data, negatives=negatives))
+    )
     timer, link = _Timer(), RunSamplerLink(prepared.model.trained, training_set, recipe)
     with TemporaryDirectory(prefix="opera-timing-") as folder:
         train(link, RunWriter(Path(folder), writes=False), callbacks=[timer])
@@ -160,5 +161,5 @@ def _peak_memory() -> int:
     """Return the peak bytes of this process, on the GPU if there is one."""
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
+from opera.config.arguments import ModelArguments, reading_of, with_group
 from opera.config.training import EncodingSettings
 from opera.core.arguments import text
 from opera.core.errors import DataError, SettingError
@@ -16,12 +17,11 @@ from opera.core.terminal import counted, log
 from opera.data import Mixture, load_all
 from opera.data.grades import with_relevant_grade
 from opera.data.identity import log_copies
-from opera.data.loading import ColumnNames, named_source
+from opera.data.loading import named_source
 from opera.data.splits import copy_splits, draw_missing_splits
 from opera.data.texts import CorpusText
 from opera.guard.keywords import choose_keyword_weights
 from opera.guard.rule import QueryKind, keyword_anchors_of
-from opera.retrieval.device import Precision
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder
 from opera.retrieval.fusion import POOL
@@ -41,23 +41,17 @@ from opera.retrieval.models import is_static
 from opera.retrieval.prompts import with_data_prompt
 
 
+@with_group(ModelArguments)
 def evaluate(
     data: Any,
     *,
     model: Model | None = None,
     split: str = "test",
     measures: str | Sequence[str | Measure] = DEFAULT_MEASURES,
-    precision: Precision = "auto",
-    max_query_length: int | None = None,
-    max_passage_length: int | None = None,
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
     relevant_grade: int | None = None,
-    columns: ColumnNames | None = None,
-    encoding: str | None = None,
-    skip_bad_rows: bool = False,
     bm25: bool | None = None,
     hybrid: bool = False,
+    **arguments: Unpack[ModelArguments],
 ) -> Evaluation:
     """Measure a model on a split of a data set.
 
@@ -69,20 +63,12 @@ def evaluate(
         split: the split to evaluate on.
         measures: names such as ``nDCG@10``, as a list or separated by commas; every measure of
             ir_measures and of OPERA.
-        precision: arithmetic of the model.
-        max_query_length: tokens per query; the default is the model's limit.
-        max_passage_length: tokens per document; the default is the model's limit.
-        query_prompt: text before each query, empty for none; the default is the data's prompt,
-            else the model's.
-        document_prompt: text before each document, empty for none; the default is the model's.
         relevant_grade: lowest grade that counts as relevant; the default is the run's if ``model``
             is a run on these data, else 1.
-        columns: columns of tables by role, as for :func:`opera.load_data`.
-        encoding: encoding of tables, as for :func:`opera.load_data`.
-        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
         bm25: also measure keyword search; the default is up to 200,000 documents.
         hybrid: also measure the model fused with keyword search. The weight is that of the run that
             made the model, else it is chosen on dev.
+        arguments: how to read tables, and how the model reads texts (``ModelArguments``).
 
     Returns:
         Per-query values and their means (``.measures``), and the same for ``.bm25`` and
@@ -96,22 +82,42 @@ def evaluate(
         >>> sorted(result.measures)
         ['R@5', 'nDCG@10']
     """
-    parsed = parse_measures(measures)
+    parsed, split = parse_measures(measures), text(split, "split")
     if hybrid and (deep := [measure.name for measure in parsed if measure.depth > POOL]):
         raise SettingError(f"--hybrid: ranks {POOL} documents, too few for {', '.join(deep)}")
-    split = text(split, "split")
-    settings = EncodingSettings.chosen(
-        precision=precision,
-        max_query_length=max_query_length,
-        max_passage_length=max_passage_length,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-    )
     if hybrid and bm25 is False:
         raise SettingError("--hybrid --no-bm25: hybrid search needs BM25; remove one of the two")
-    named = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
-    source, model, run = data_and_model(named, model)
-    original = load_all([source])
+    settings = EncodingSettings.chosen(**arguments)
+    source, model, run = data_and_model(named_source(data, **reading_of(arguments)), model)
+    prepared = _with_splits(load_all([source]), run, split, relevant_grade)
+    joined = prepared.joined
+    encoder = open_encoder(model, **with_data_prompt(settings, joined, model))
+    corpus_text = run_corpus_text(run)
+    result = evaluate_encoder(encoder, prepared, split, parsed, corpus_text)
+    keywords = KeywordSearch.of(prepared, corpus_text, hybrid or bm25)
+    if keywords is not None:
+        result = replace(result, bm25=keywords.evaluate(prepared, split, parsed))
+    if hybrid:
+        if keywords is None:
+            raise DataError(f"--hybrid: {joined.title} has no words to search")
+        weights = keyword_weights(prepared, model, encoder, keywords, corpus_text)
+        result = _with_hybrid(result, prepared, weights, parsed)
+    if known := trained_queries(joined, model, result.query_ids):
+        queries = f"{known:,} of these {counted(len(result.query_ids), f'{split} query')}"
+        log.warning(
+            "warning: %s was trained on %s, so its scores are too high", model_title(model), queries
+        )
+    return result
+
+
+def _with_splits(
+    original: Mixture, run: Model | None, split: str, relevant_grade: int | None
+) -> Mixture:
+    """Return the data with the splits and the relevant grade of a run.
+
+    Raises:
+        DataError: if the data have no such split, or no relevant document in it.
+    """
     prepared = with_run_splits(original, run)
     if relevant_grade is not None:  # keep the run's splits, but use the original grades
         prepared = original.map(copy_splits, prepared)
@@ -123,32 +129,22 @@ def evaluate(
     joined.judged_qrels(split)
     for data_set in prepared.data_sets:
         log_copies(data_set)
-    encoder = open_encoder(model, **with_data_prompt(settings, joined, model))
-    corpus_text = run_corpus_text(run)
-    result = evaluate_encoder(encoder, prepared, split, parsed, corpus_text)
-    keywords = KeywordSearch.of(prepared, corpus_text, hybrid or bm25)
-    if keywords is not None:
-        result = replace(result, bm25=keywords.evaluate(prepared, split, parsed))
-    if hybrid:
-        if split != "test":
-            log.warning(
-                "warning: dev chooses the weight of keyword search, so the figures of both "
-                "together on %s may be too high",
-                split,
-            )
-        if keywords is None or result.bm25 is None:
-            raise DataError(f"--hybrid: {joined.title} has no words to search")
-        weights = keyword_weights(prepared, model, encoder, keywords, corpus_text)
-        result = replace(
-            result,
-            hybrid=evaluate_hybrid(prepared, split, result, result.bm25, weights, parsed),
-            keyword_weights=weights,
+    return prepared
+
+
+def _with_hybrid(
+    result: Evaluation, data: Mixture, weights: dict[str, float], measures: Sequence[Measure]
+) -> Evaluation:
+    """Add the results of the model fused with keyword search."""
+    assert result.bm25 is not None
+    if result.split != "test":
+        log.warning(
+            "warning: dev chooses the weight of keyword search, so the figures of both together "
+            "on %s may be too high",
+            result.split,
         )
-    if known := trained_queries(joined, model, result.query_ids):
-        queries = f"{known:,} of these {counted(len(result.query_ids), f'{split} query')}"
-        name = model_title(model)
-        log.warning("warning: %s was trained on %s, so its scores are too high", name, queries)
-    return result
+    hybrid = evaluate_hybrid(data, result.split, result, result.bm25, weights, measures)
+    return replace(result, hybrid=hybrid, keyword_weights=weights)
 
 
 def keyword_weights(
@@ -167,11 +163,11 @@ def keyword_weights(
         SettingError: if the model was trained on the data without keyword search.
         DataError: if the data have neither a dev split nor a train split.
     """
-    weights = {part.name: run_keyword_weight(model, part) for part in data.data_sets}
+    weights = {data_set.name: run_keyword_weight(model, data_set) for data_set in data.data_sets}
     chosen = {name: weight for name, weight in weights.items() if weight is not None}
     if len(chosen) == len(weights):
         return chosen
-    if any(origin_on(part, model) is not None for part in data.data_sets):
+    if any(origin_on(data_set, model) is not None for data_set in data.data_sets):
         raise SettingError(
             f"--hybrid: {model_title(model)} was trained on these data without a weight of keyword "
             "search, and dev cannot choose one any more; train it again with bm25=true"
@@ -186,12 +182,11 @@ def keyword_weights(
     words = keywords.evaluate(with_dev, "dev", [PRIMARY])
     queries = len(model_on_dev.query_ids)
     log.info("note: keyword search gets a weight from %s", counted(queries, "dev query"))
-    kinds = [QueryKind(np.ones(queries, dtype=bool), seen=0.0)]
     return choose_keyword_weights(
         with_dev,
         model_on_dev,
         words,
-        kinds,
+        [QueryKind(np.ones(queries, dtype=bool), seen=0.0)],
         keyword_anchors_of(is_static(encoder.model)),
         PRIMARY,
     ).weights

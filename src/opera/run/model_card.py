@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from huggingface_hub import EvalResult, ModelCardData
 from ruamel.yaml import YAML
 
@@ -28,7 +27,8 @@ from opera.data.retrieval_data import counts_in_words
 from opera.retrieval.locate import MINILM
 from opera.run_folder.folder import CARD_FILE, RECIPE_FILE
 from opera.run_folder.record import RunRecord
-from opera.run_folder.verdict import changes_on_test, headlines
+from opera.run_folder.summary import RunSummary
+from opera.run_folder.verdict import headlines
 
 TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera"]
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -100,23 +100,12 @@ documents = adapter.documents(vectors){note}
 {versions}.
 """
 
-Measured = Mapping[str, Mapping[str, float]]
 
-
-def write_model_card(
-    folder: Path, record: RunRecord, measures: Measured, per_query: pa.Table
-) -> None:
-    """Write the README.md of a run's model, and its recipe.
-
-    Args:
-        folder: the model's folder.
-        record: the run's record, including the training.
-        measures: the contents of ``measures.json``.
-        per_query: a row per test query.
-    """
+def write_model_card(folder: Path, summary: RunSummary) -> None:
+    """Write the README.md of a run's model, and its recipe, into the model's folder."""
+    record, settings = summary.record, summary.record.settings
     assert record.training is not None
-    settings = record.settings
-    header = metadata(record, {name: measures["final"][name] for name in DEFAULT_MEASURES})
+    header = metadata(record, {name: summary.measures["final"][name] for name in DEFAULT_MEASURES})
     text = (MODEL_CARD if settings["query_vectors"] is None else VECTORS_CARD).format(
         metadata=header.to_yaml().strip(),
         base=_base_name(record.model.source),
@@ -124,7 +113,7 @@ def write_model_card(
         method=settings["method"],
         steps=record.training.steps,
         seed=record.seed,
-        measures=_measures(record, measures, per_query),
+        measures=_measures(summary),
         counts=counts_in_words(record.data.counts),
         query_length=_length(settings["max_query_length"]),
         document_length=_length(settings["max_passage_length"]),
@@ -202,9 +191,8 @@ def write_recipe(folder: Path, record: RunRecord) -> None:
     """Write the settings that differ from their defaults as a recipe."""
     method = record.identity["method"]
     values = {"method": method}
-    for name, default in make_recipe({"method": method}).flat().items():
-        value = record.identity.get(name, default)
-        if value != default:
+    for name, default in make_recipe(values).flat().items():
+        if (value := record.identity.get(name, default)) != default:
             values[name] = _without_folders(value)
     yaml = YAML(typ="safe")
     yaml.default_flow_style = False
@@ -234,25 +222,27 @@ def _base_name(source: str) -> str:
     return HUB_NAMES.get(source, _short(source))
 
 
-def _measures(record: RunRecord, measures: Measured, per_query: pa.Table) -> str:
+def _measures(summary: RunSummary) -> str:
     """Return the measures on test with the intervals of their changes, and the verdict."""
-    changes, queries = changes_on_test(per_query, DEFAULT_MEASURES), per_query.num_rows
-    change = "change in points (95% interval)"
-    lines = [
-        f"| {counted(queries, 'test query')} | base | fine-tuned | final | {change} |",
-        "|---|---|---|---|---|",
+    models = [summary.measures[model] for model in ("base", "fine_tuned", "final")]
+    heads = [counted(summary.queries, "test query"), "base", "fine-tuned", "final"]
+    rows = [
+        [*heads, "change in points (95% interval)"],
+        *(
+            [name, *(in_points(model[name]) for model in models), summary.changes[name].in_points()]
+            for name in DEFAULT_MEASURES
+        ),
     ]
-    for name in DEFAULT_MEASURES:
-        values = [in_points(measures[model][name]) for model in ("base", "fine_tuned", "final")]
-        lines.append(f"| {' | '.join([name, *values, changes[name].in_points()])} |")
-    warning = (few_queries(queries) or "").removeprefix("warning: ").capitalize()
+    head, *body = (f"| {' | '.join(row)} |" for row in rows)
+    lines = [head, "|---|---|---|---|---|", *body]
+    warning = (few_queries(summary.queries) or "").removeprefix("warning: ").capitalize()
     lines += [
         "",
         "The intervals (Student's t over the test queries) apply to this model, not to other "
         f"seeds. {warning}",
         "",
-        f"Verdict: {' '.join(headlines(record, measures, per_query))}",
+        f"Verdict: {' '.join(headlines(summary))}",
     ]
-    if record.cutoffs is not None:
-        lines += ["", "When not to answer. " + " ".join(record.cutoffs.sentences)]
+    if (cutoffs := summary.record.cutoffs) is not None:
+        lines += ["", "When not to answer. " + " ".join(cutoffs.sentences)]
     return "\n".join(lines)

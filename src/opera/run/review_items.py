@@ -39,19 +39,21 @@ def missing_candidates(
     All processes must call this.
     """
     candidates: list[Candidate] = []
-    for data_set in training_set.sets:
+    for trained in training_set.sets:
         rng = generator(settings.seed, "review.queries")
-        queries = np.sort(rng.permutation(data_set.pairs.n_queries)[:MOST_QUERIES])
-        rows = data_set.train.query_rows
-        ranking = search_corpus(encoder, data_set.data, rows[queries], 1, settings.corpus_text)
-        known, best = KnownPositives.of(data_set.data, rows, data_set.pairs), ranking.doc_rows[:, 0]
-        is_missing = _without_label(data_set.data, "train", known, queries, rows[queries], best)
-        groups = data_set.data.query_group[rows[queries]], data_set.data.document_group[best]
-        is_missing &= ~np.isin(pair_keys(*groups), data_set.decided.rejected)
-        for position in np.flatnonzero(is_missing):
-            query = data_set.first_query + int(queries[position])
-            score = float(ranking.scores[position, 0])
-            candidates.append((query, data_set.first_document + int(best[position]), score))
+        queries = np.sort(rng.permutation(trained.pairs.n_queries)[:MOST_QUERIES])
+        rows = trained.train.query_rows
+        ranking = search_corpus(encoder, trained.data, rows[queries], 1, settings.corpus_text)
+        known, best = KnownPositives.of(trained.data, rows, trained.pairs), ranking.doc_rows[:, 0]
+        is_missing = _without_label(trained.data, "train", known, queries, rows[queries], best)
+        groups = trained.data.query_group[rows[queries]], trained.data.document_group[best]
+        is_missing &= ~np.isin(pair_keys(*groups), trained.decided.rejected)
+        candidates += zip(
+            (trained.first_query + queries[is_missing]).tolist(),
+            (trained.first_document + best[is_missing]).tolist(),
+            ranking.scores[is_missing, 0].tolist(),
+            strict=True,
+        )
     return sorted(candidates, key=lambda candidate: -candidate[2])[:MOST_MISSING]
 
 
@@ -110,7 +112,6 @@ def _test_items(
         for base_rank, final_rank in zip(ranks["base"], ranks["final"], strict=True)
     ]
     best = np.minimum(ranks["base"], ranks["final"])
-    items: dict[str, Any] = test_items(labelled, best, why, seed)
     known = KnownPositives.of(data, qrels.query_rows, labelled.pairs)
     queries = np.arange(len(qrels.query_rows))
     missing: dict[tuple[int, int], str] = {}
@@ -121,11 +122,11 @@ def _test_items(
             missing.setdefault((int(query), int(rows[query])), name)
     order = generator(seed, "review.test.missing").permutation(len(missing))
     first_documents = list(missing.items())
-    items["missing"] = [
+    items = [
         labelled.item(query, row, f"the {name} model ranks it first")
         for (query, row), name in (first_documents[index] for index in order[:MOST_MISSING])
     ]
-    return items
+    return {**test_items(labelled, best, why, seed), "missing": items}
 
 
 def _ranks(labelled: Labelled, evaluation: Evaluation) -> NDArray[np.int64]:
@@ -134,9 +135,8 @@ def _ranks(labelled: Labelled, evaluation: Evaluation) -> NDArray[np.int64]:
     """
     ranked = evaluation.ranking.doc_rows[labelled.pairs.pair_query]
     is_document = ranked == labelled.pairs.pair_doc[:, None]
-    depth = ranked.shape[1]
     rank: NDArray[np.int64] = is_document.argmax(axis=1) + 1
-    rank[~is_document.any(axis=1)] = depth + 1
+    rank[~is_document.any(axis=1)] = ranked.shape[1] + 1
     return rank
 
 

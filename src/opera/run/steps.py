@@ -8,21 +8,17 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from accelerate import PartialState
 from transformers import TrainerCallback
 
 from opera.core.errors import OperaError, StorageError, TrainingError
 from opera.core.files import remove
 from opera.core.locks import sole_use
-from opera.core.measure_names import PRIMARY, column
+from opera.core.measure_names import PRIMARY
 from opera.core.processes import everywhere
 from opera.core.terminal import counted, log
 from opera.guard.choice import Guard, Weights, mixed_weights
-from opera.guard.rule import guarded_measure
-from opera.identity.run import Origin, refuse_other_run
-from opera.labels.review import counts_of, suspicious_columns
+from opera.identity.run import refuse_other_run
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import (
@@ -36,18 +32,12 @@ from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, reads_vectors
 from opera.run.check import Checked
 from opera.run.costs import time_run
-from opera.run.model_card import write_model_card
-from opera.run.review_items import Candidate, missing_candidates, review_items
-from opera.run_folder.cutoffs import fit_cutoffs
+from opera.run.review_items import missing_candidates
+from opera.run.write import write_results
 from opera.run_folder.folder import (
     KEYWORDS_FOLDER,
     LOG_FILE,
-    MEASURES_FILE,
     MODEL_FOLDER,
-    PAIRS_FILE,
-    PER_QUERY_FILE,
-    REVIEW_ITEMS_FILE,
-    SUSPICIOUS_FILE,
     TRIAL_FOLDER,
     Run,
     RunWriter,
@@ -59,8 +49,7 @@ from opera.run_folder.housekeeping import (
     replace_run,
 )
 from opera.run_folder.log import logged_to
-from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
-from opera.run_folder.verdict import dev_sentence
+from opera.run_folder.record import GuardRecord, RunRecord
 from opera.training.callbacks import checked_callbacks, logging_services
 from opera.training.prepare import Prepared, encoder_of, load_and_check
 from opera.training.session import Session, announce, log_mean, new_record
@@ -81,24 +70,27 @@ def open_session(
     trainer_callbacks = [*services, *checked_callbacks(callbacks)]
     processes = join_processes()
     prepared = load_and_check(checked.data, checked.model, checked.recipe, processes.num_processes)
-    run, model = RunWriter(checked.target, processes.is_main_process), prepared.model.trained
-    training_arguments(prepared.settings, model, run.checkpoints)  # raises errors early
-    record = new_record(prepared, checked.folder)
+    run = RunWriter(checked.target, processes.is_main_process)
+    training_arguments(prepared.settings, prepared.model.trained, run.checkpoints)  # may raise
     if checked.resume:
-        earlier, option = Run.open(checked.target), f"--resume {checked.folder}"
-        advice = "use the same settings, or --overwrite to start again"
-        refuse_other_run(option, earlier.record.identity, prepared.identity, advice)
-        prepared = prepared.resolved_as(earlier.settings)
-        continued = {
-            field: getattr(earlier.record, field)
-            for field in ("started", "guard", "keywords", "seconds")
-        }
-        record = new_record(prepared, checked.folder).model_copy(update=continued)
-        if earlier.finished:
-            record = earlier.record
-            log.info("%s is already finished: nothing to do", checked.folder)
+        prepared, record = _resumed(checked, prepared)
+    else:
+        record = new_record(prepared, checked.folder)
     processes.wait_for_everyone()  # until every process has read the folder
     return Session(prepared, run, checked.started, checked.resume, trainer_callbacks, record)
+
+
+def _resumed(checked: Checked, prepared: Prepared) -> tuple[Prepared, RunRecord]:
+    """Return the run with the automatic values of its earlier start, and its record."""
+    earlier = Run.open(checked.target).record
+    advice = "use the same settings, or --overwrite to start again"
+    refuse_other_run(f"--resume {checked.folder}", earlier.identity, prepared.identity, advice)
+    prepared = prepared.resolved_as(earlier.settings)
+    if earlier.status == "finished":
+        log.info("%s is already finished: nothing to do", checked.folder)
+        return prepared, earlier
+    values = {name: getattr(earlier, name) for name in ("started", "guard", "keywords", "seconds")}
+    return prepared, new_record(prepared, checked.folder).model_copy(update=values)
 
 
 @contextmanager
@@ -106,37 +98,36 @@ def in_progress(session: Session, checked: Checked) -> Iterator[None]:
     """Hold the run folder during the block, and record in ``run.json`` how the block ends. After
     the block, the run replaces the folder's run, if it was trained next to that run.
     """
-    folder = checked.folder
+    folder, target, writes = checked.folder, checked.target, session.run.writes
     with ExitStack() as stack:
-        if session.run.writes:
+        if writes:
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(sole_use(folder, "trains into it"))
             # another process may have used the folder in the meantime
             check_free(folder, checked.resume, checked.overwrite)
-            prepare_folder(folder, checked.target, checked.resume)
+            prepare_folder(folder, target, checked.resume)
         PartialState().wait_for_everyone()
         try:
-            if session.run.writes:
-                stack.enter_context(logged_to(checked.target / LOG_FILE))
-            if checked.target != folder:
-                log.info("note: %s stays as it is until %s is finished", folder, checked.target)
+            if writes:
+                stack.enter_context(logged_to(target / LOG_FILE))
+            if target != folder:
+                log.info("note: %s stays as it is until %s is finished", folder, target)
             session.add_seconds("load", time.perf_counter() - checked.started)
             session.update()
             session.run.write_skipped([data_set.skipped for data_set in checked.data.data_sets])
             yield
-        except KeyboardInterrupt:  # record the seconds of this session
-            with suppress(OSError, OperaError):
-                session.update()
-            raise
-        except Exception as error:
-            log.debug("failed: %s", error)
-            with suppress(OSError, OperaError):
-                session.update(status="failed")
+        except (Exception, KeyboardInterrupt) as error:
+            fields = {}
+            if isinstance(error, Exception):
+                log.debug("failed: %s", error)
+                fields = {"status": "failed"}
+            with suppress(OSError, OperaError):  # also records the seconds of this session
+                session.update(**fields)
             if isinstance(error, StorageError):
                 raise StorageError(f"{error}; --resume continues the run") from error
             raise
-        if checked.target != folder:
-            everywhere(lambda: replace_run(folder) if session.run.writes else None)
+        if target != folder:
+            everywhere(lambda: replace_run(folder) if writes else None)
 
 
 def first_training(session: Session) -> Fit | None:
@@ -149,9 +140,8 @@ def first_training(session: Session) -> Fit | None:
     data, title = prepared.data.with_splits, "training"
     if prepared.data.dev_drawn:
         title = f"training without the {counted(data.joined.split('dev').n_queries, 'dev query')}"
-    if prepared.refits:
-        return fit(session, data, run.nested(TRIAL_FOLDER), "trial", title)
-    return fit(session, data, run, "train", title)
+    writer, phase = (run.nested(TRIAL_FOLDER), "trial") if prepared.refits else (run, "train")
+    return fit(session, data, writer, phase, title)
 
 
 def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[Fit, GuardRecord]:
@@ -173,8 +163,7 @@ def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[
     fine_tuned, record = Weights.of(model), session.record.guard
     if record is None:
         record = guard.choose(fine_tuned)
-        keywords = guard.choose_keyword_weights(record.mixing_weight)
-        session.update(guard=record, keywords=keywords)
+        session.update(guard=record, keywords=guard.choose_keyword_weights(record.mixing_weight))
     if record.refit:
         guard.base.put_into(model)
         title = "training again, with the dev split in train"
@@ -225,7 +214,7 @@ def train_and_write(session: Session) -> None:
     if session.run.writes:
         results = {"base": base, "fine_tuned": fine_tuned, "final": final}
         results |= _measure_keywords(session, final)
-        _write(session, training, choice, results, columns, missing)
+        write_results(session, training, choice, results, columns, missing)
     PartialState().wait_for_everyone()
 
 
@@ -247,73 +236,17 @@ def _measure_base(session: Session) -> tuple[Evaluation, dict[str, Any]]:
 
 def _measure_keywords(session: Session, final: Evaluation) -> dict[str, Evaluation]:
     """Measure keyword search on test, alone and with the final model, and save its indexes."""
-    data, keywords, record = session.prepared.data.with_splits, session.keywords, session.record
+    keywords, record, names = session.keywords, session.record.keywords, list(final.per_query)
     if keywords is None:
         return {}
+    data = session.prepared.data.with_splits
     with session.phase("keywords", "measuring keyword search on test"):
-        names = list(final.per_query)
         results = {"bm25": keywords.evaluate(data, "test", names)}
-        if record.keywords is not None:
-            weights = record.keywords.weights
-            hybrid = evaluate_hybrid(data, "test", final, results["bm25"], weights, names)
-            results["hybrid"] = hybrid
+        if record is not None:
+            both = evaluate_hybrid(data, "test", final, results["bm25"], record.weights, names)
+            results["hybrid"] = both
         session.run.write_model(keywords.save, KEYWORDS_FOLDER)
     return results
-
-
-def _write(
-    session: Session,
-    fit: Fit,
-    guard: GuardRecord | None,
-    results: dict[str, Evaluation],
-    columns: dict[str, Any],
-    missing: list[Candidate],
-) -> None:
-    """Write all results and the model card."""
-    run, base, final = session.run, results["base"], results["final"]
-    measures = {model: result.measures for model, result in results.items()}
-    for model, result in results.items():
-        columns |= {column(model, name): values for name, values in result.per_query.items()}
-    for model in ("base", "final"):
-        columns[column(model, "documents")] = results[model].top_documents
-    run.write_table(PAIRS_FILE, fit.pair_columns())
-    noisy_labels = None
-    if (estimate := fit.noisy_labels) is not None:
-        trained, rows = fit.training_set, fit.training_set.train.query_rows
-        listed = suspicious_columns(trained.data, rows, trained.pairs, estimate, fit.visits)
-        run.write_csv(SUSPICIOUS_FILE, pa.table(dict(listed)))
-        noisy_labels = NoisyLabelsRecord(**counts_of(estimate, fit.visits, fit.kept))
-    seed = session.prepared.settings.seed
-    run.write_json(REVIEW_ITEMS_FILE, review_items(fit, missing, base, final, seed))
-    run.write_json(MEASURES_FILE, measures)
-    run.write_table(PER_QUERY_FILE, columns)
-    if guard is not None:
-        values = [results[model].per_query[guard.measure] for model in MODELS]
-        guard = guard.model_copy(update={"test": guarded_measure(*values)})
-        log.debug("%s", dev_sentence(guard))
-    sizes = [
-        SizeRecord(size=size, **{model: results[model].by_size[size] for model in MODELS})
-        for size in base.by_size
-    ]
-    finished = {
-        "status": "finished",
-        "training": fit.record,
-        "noisy_labels": noisy_labels,
-        "guard": guard,
-        "matryoshka": sizes or None,
-        "sets": _by_set(session, fit, results),
-        "cutoffs": fit_cutoffs(final.ranking.scores[:, 0], final.per_query["Success@1"] > 0),
-    }
-    record = session.record.model_copy(update=finished)
-    write_model_card(run.model_path, record, measures, Run(run.path).per_query())
-    queries = session.prepared.model.trained_before
-    if guard is None or guard.mixing_weight > 0:
-        texts = fit.training_set.data.queries
-        queries = np.union1d(queries, texts.digests[fit.training_set.train.query_rows])
-    Origin.of(record, session.prepared.settings, queries).write(run.model_path)
-    session.update(**finished)
-    for line in Run(run.path).headlines:
-        log.debug("%s", line)
 
 
 def _save_and_measure(
@@ -344,7 +277,7 @@ def _save_and_measure(
     if mixing_weight > 0:
         with session.phase("evaluate_after", "measuring the final model on test"):
             if not reads_vectors(model):  # an adapter is measured on the vectors that it trained on
-                model = load_model(session.run.model_path, prepared.model.encoder.device)
+                model = load_model(session.run.path / MODEL_FOLDER, prepared.model.encoder.device)
             final_encoder = encoder_of(model, prepared.settings, embeddings=session.embeddings)
             final = _on_test(final_encoder, prepared)
     return fine_tuned or final, final, final_encoder
@@ -352,31 +285,9 @@ def _save_and_measure(
 
 def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
     """Evaluate on test with all recorded measures and the guard's measure."""
-    settings, names = prepared.settings, list(FULL_MEASURES)
-    if settings.guard and settings.metric_for_best_model not in names:
-        names.append(settings.metric_for_best_model)
-    sizes = settings.matryoshka or ()
-    data = prepared.data.with_splits
-    return evaluate_encoder(encoder, data, "test", names, settings.corpus_text, sizes)
-
-
-def _by_set(session: Session, fit: Fit, results: dict[str, Evaluation]) -> list[SetRecord] | None:
-    """Return the record of each data set with its share of the sampled pairs and its measures;
-    ``None`` for a single data set.
-    """
-    if session.record.sets is None:
-        return None
-    sampled = np.add.reduceat(fit.times_drawn, fit.training_set.first_pairs[:-1])
-    return [
-        record.model_copy(
-            update={
-                "share_of_draws": float(count / sampled.sum()),
-                "test": {
-                    model: result.sets[record.name].measures for model, result in results.items()
-                }
-                if record.name in results["base"].sets
-                else None,
-            }
-        )
-        for record, count in zip(session.record.sets, sampled, strict=True)
-    ]
+    settings, data = prepared.settings, prepared.data.with_splits
+    guarded = [settings.metric_for_best_model] if settings.guard else []
+    names = dict.fromkeys([*FULL_MEASURES, *guarded])
+    return evaluate_encoder(
+        encoder, data, "test", list(names), settings.corpus_text, settings.matryoshka or ()
+    )

@@ -17,7 +17,6 @@ PRECISIONS = (0.7, 0.8, 0.9)
 """A run records a cut-off for each of these, if one reaches it."""
 STARTS, STEPS = 5, 12
 """The candidates answer all, ½, ¼ ... of the queries, and :data:`STEPS` numbers per halving."""
-UNLABELLED = "Documents without a label count as not relevant, so the true precision may be higher."
 
 
 class CutoffPoint(RecordPart):
@@ -121,10 +120,14 @@ class CutoffRecord(RecordPart):
     @property
     def sentences(self) -> list[str]:
         """Describe each cut-off, the precisions that none reaches, and the role of labels."""
-        reached = [cutoff.target for cutoff in self.cutoffs]
-        unreached = ", ".join(f"{target:.0%}" for target in PRECISIONS if target not in reached)
+        targets = set(PRECISIONS).difference(cutoff.target for cutoff in self.cutoffs)
+        unreached = ", ".join(f"{target:.0%}" for target in sorted(targets))
         failed = [f"These test queries show no cut-off for {unreached}."] if unreached else []
-        return [*(cutoff.sentence for cutoff in self.cutoffs), *failed, UNLABELLED]
+        return [
+            *(cutoff.sentence for cutoff in self.cutoffs),
+            *failed,
+            "Documents without a label count as not relevant, so the true precision may be higher.",
+        ]
 
 
 def fit_cutoffs(scores: NDArray[np.float32], is_relevant: NDArray[np.bool_]) -> CutoffRecord:

@@ -40,15 +40,14 @@ from pyarrow import csv
 
 from opera.core.errors import RunFolderError
 from opera.core.files import is_page, replace_file, replace_folder, write_parquet, writing
-from opera.core.intervals import in_points
-from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY
 from opera.core.paths import RUN_FILE, user_path
 from opera.core.terminal import counted, log
 from opera.data.spreadsheets import with_apostrophes
 from opera.run_folder.notebook import run_html
 from opera.run_folder.reading import read_model, read_object, read_table
 from opera.run_folder.record import RunMeasures, RunRecord, TrainingRecord
-from opera.run_folder.verdict import changes_on_test, headlines, verdict_words
+from opera.run_folder.summary import RunSummary
+from opera.run_folder.verdict import headlines
 
 MEASURES_FILE = "measures.json"
 PER_QUERY_FILE = "per_query.parquet"
@@ -119,16 +118,13 @@ class Run:
     def __repr__(self) -> str:
         if not self.finished:
             return f"Run({str(self.path)!r}, {self.record.status})"
-        base, final = (self.measures[when][PRIMARY] for when in ("base", "final"))
-        verdict = "" if self.record.guard is None else f", {verdict_words(self.record.guard)}"
-        change = f"{PRIMARY} {in_points(base)} to {in_points(final)} on test{verdict}"
-        return f"Run({str(self.path)!r}, {self.settings['method']}, {self.steps} steps: {change})"
+        return (
+            f"Run({str(self.path)!r}, {self.settings['method']}, {self.steps} steps: "
+            f"{self.headlines[0]})"
+        )
 
     def _repr_html_(self) -> str | None:
-        if not self.finished:
-            return None
-        changes = changes_on_test(self.per_query(), DEFAULT_MEASURES)
-        return run_html(self.path, self.record, self.headlines, self.measures, changes)
+        return run_html(self.summary) if self.finished else None
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -172,10 +168,15 @@ class Run:
         """
         return read_model(self.path / MEASURES_FILE, RunMeasures).model_dump(exclude_none=True)
 
+    @cached_property
+    def summary(self) -> RunSummary:
+        """The facts about the finished run."""
+        return RunSummary.of(self.path, self.record, self.measures, self.per_query())
+
     @property
     def headlines(self) -> list[str]:
-        """The sentences of :func:`opera.run_folder.verdict.headlines` about the finished run."""
-        return headlines(self.record, self.measures, self.per_query())
+        """Sentences: was the run worth it, what is its final model, what adds keyword search?"""
+        return headlines(self.summary)
 
     @property
     def training(self) -> TrainingRecord:
@@ -293,8 +294,8 @@ class RunWriter:
         if skipped := [table for table in tables if table is not None]:
             rows = pa.concat_tables(skipped)
             self.write_csv(SKIPPED_FILE, rows)
-            path = self.path / SKIPPED_FILE
-            log.info("%s: lists %s that OPERA skipped", path, counted(len(rows), "row"))
+            skipped_rows = counted(len(rows), "row")
+            log.info("%s: lists %s that OPERA skipped", self.path / SKIPPED_FILE, skipped_rows)
 
     def write_trace(self, rows: Sequence[Mapping[str, float | None]]) -> None:
         """Write ``trace.parquet``: ``step`` as int64, every other value as float64."""
@@ -320,11 +321,6 @@ class RunWriter:
         """Write the model folder, or another folder; ``save`` fills a temporary folder first."""
         if self.writes:
             replace_folder(self.path / name, save)
-
-    @property
-    def model_path(self) -> Path:
-        """The final model."""
-        return self.path / MODEL_FOLDER
 
     @property
     def checkpoints(self) -> Path:

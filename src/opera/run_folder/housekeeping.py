@@ -97,41 +97,61 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             "--resume continues a run and --overwrite replaces it: pass one of the two"
         )
     check_folder(path, "--out")
-    target, folder = folder_to_write(path, resume, overwrite), path.resolve()
-    if run_in(path) is None and target == path:
-        if resume:
-            raise RunFolderError(f"--out {path}: holds no run to resume; omit --resume to start")
-        if path.is_dir() and set(path.iterdir()) - {path / LOCK_FILE, *_leftovers(path)}:
-            raise RunFolderError(
-                f"--out {path}: is not empty and holds no run; pass an empty or a new folder"
-            )
-    elif not resume and not overwrite:
-        raise RunFolderError(
-            f"--out {path}: holds a run; pass --resume to continue it, --overwrite to replace it, "
-            "or another folder"
-        )
+    target, allowed = (
+        folder_to_write(path, resume, overwrite),
+        {path / LOCK_FILE, *_leftovers(path)},
+    )
+    holds_ours = run_in(path) is not None or target != path
+    is_empty = not path.is_dir() or set(path.iterdir()) <= allowed
+    for wrong, problem in (
+        (resume and not holds_ours, "holds no run to resume; omit --resume to start"),
+        (
+            not holds_ours and not is_empty,
+            "is not empty and holds no run; pass an empty or a new folder",
+        ),
+        (
+            holds_ours and not resume and not overwrite,
+            "holds a run; pass --resume to continue it, --overwrite to replace it, or another "
+            "folder",
+        ),
+        (
+            target != path and not _can_be_exchanged(path.resolve()),
+            "--overwrite replaces the folder at the end, so it must not be a mount point or the "
+            "current folder, and its parent folder must be writable; pass another folder",
+        ),
+    ):
+        if wrong:
+            raise RunFolderError(f"--out {path}: {problem}")
     for link in [file for file in _written_paths(target) if resume and file.is_symlink()]:
         raise RunFolderError(
             f"--resume {path}: {link} is a link, and OPERA writes only to the run folder; remove "
             "the link, or pass --overwrite to start again"
         )
-    if target != path and (
-        folder.is_mount()
-        or Path.cwd().is_relative_to(folder)
-        or not os.access(folder.parent, os.W_OK)
-    ):
+    for file in _foreign_files(path) if overwrite else ():
         raise RunFolderError(
-            f"--out {path}: --overwrite replaces the folder at the end, so it must not be a mount "
-            "point or the current folder, and its parent folder must be writable; pass another "
-            "folder"
+            f"--out {path}: --overwrite would delete {place(file)}, which OPERA did not write; "
+            "move it away, or pass another folder"
         )
-    for name, patterns in ((MODEL_FOLDER, MODEL_FILES), (KEYWORDS_FOLDER, KEYWORDS_FILES)):
-        stays = not overwrite or (path / name).is_symlink()
-        for file in () if stays else foreign_files(path / name, patterns):
-            raise RunFolderError(
-                f"--out {path}: --overwrite would delete {place(file)}, which OPERA did not write; "
-                "move it away, or pass another folder"
-            )
+
+
+def _can_be_exchanged(folder: Path) -> bool:
+    """Whether a folder can exchange its name with another one."""
+    return (
+        not folder.is_mount()
+        and not Path.cwd().is_relative_to(folder)
+        and os.access(folder.parent, os.W_OK)
+    )
+
+
+def _foreign_files(path: Path) -> list[Path]:
+    """Return the files of other programs in the folders that ``--overwrite`` removes."""
+    folders = {path / MODEL_FOLDER: MODEL_FILES, path / KEYWORDS_FOLDER: KEYWORDS_FILES}
+    return [
+        file
+        for folder, patterns in folders.items()
+        if not folder.is_symlink()
+        for file in foreign_files(folder, patterns)
+    ]
 
 
 def prepare_folder(path: Path, target: Path, resume: bool) -> None:
@@ -168,8 +188,8 @@ def drop_replaced(path: Path) -> None:
     """
     old = new_folder(path)
     if (old / REPLACED_FILE).exists():
-        ours = {old / LOCK_FILE, old / REPLACED_FILE, *_leftovers(old), *removed_by_overwrite(old)}
-        for file in set(old.iterdir()) - ours:
+        known = {old / LOCK_FILE, old / REPLACED_FILE, *_leftovers(old), *removed_by_overwrite(old)}
+        for file in set(old.iterdir()) - known:
             file.rename(path / file.name)
         remove(old / RUN_FILE)  # a part of a run must not look like one to resume
     if not holds_run(old):
@@ -185,7 +205,7 @@ def removed_by_overwrite(path: Path) -> list[Path]:
     """Return the paths that ``--overwrite`` removes, ``run.json`` last; other names stay."""
     report = [path / REPORT_FILE] if is_report(path / REPORT_FILE) else []
     written = [path / name for name in reversed(RUN_NAMES)]
-    return [*report, *(place for place in written if os.path.lexists(place))]
+    return [*report, *filter(os.path.lexists, written)]
 
 
 def check_reads_survive(path: Path, reads: Iterable[Path]) -> None:

@@ -94,5 +94,4 @@ def file_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be read: {error.strerror or error}") from None
     except Exception as error:
-        reason = shortened(str(error), 200) or type(error).__name__
-        raise broken(path, reason) from None
+        raise broken(path, shortened(str(error), 200) or type(error).__name__) from None

@@ -12,17 +12,12 @@ from pydantic import (
 )
 
 from opera.core.errors import RunFolderError
-from opera.core.terminal import counted, shown
+from opera.core.terminal import shown
 from opera.run_folder.cutoffs import CutoffRecord
 from opera.run_folder.reading import RecordPart, read_model, read_object
 
 FORMAT: Literal[9] = 9
 """Increased when a field changes its name or meaning. OPERA rejects runs of other formats."""
-
-
-MANY_VISITS = 2000
-"""With fewer visits the model has learnt little when it ranks a pair, so correct pairs look wrong
-too."""
 
 
 class DataRecord(RecordPart):
@@ -91,21 +86,6 @@ class NoisyLabelsRecord(RecordPart):
     suspicious: int
     pruned: int = 0
     unvisited: int = 0
-
-    @property
-    def sentence(self) -> str:
-        """A sentence on how many pairs look wrong, without its final full stop."""
-        too_high = "" if self.visited >= MANY_VISITS else ", probably too high"
-        digits = 0 if self.high >= 0.1 else 1  # so that a small rate is not "0% to 0%"
-        text = (
-            f"about {self.noise_rate:.{digits}%} of the training pairs look wrong "
-            f"({self.low:.{digits}%} to {self.high:.{digits}%}{too_high})"
-        )
-        if self.pruned:
-            text += f", not counting {counted(self.pruned, 'pruned pair')}"
-        if self.unvisited:
-            text += f"; {counted(self.unvisited, 'pair')} never sampled and not judged"
-        return text
 
 
 class TrainingRecord(RecordPart):
@@ -277,7 +257,7 @@ class SetRecord(RecordPart):
 
 def mean_of_sets(sets: Sequence[SetRecord]) -> dict[str, dict[str, float]]:
     """Average the measures over the data sets of a finished run with a test split, at least one."""
-    tests = [part.test for part in sets if part.test is not None]
+    tests = [data_set.test for data_set in sets if data_set.test is not None]
     return {
         when: {name: sum(test[when][name] for test in tests) / len(tests) for name in values}
         for when, values in tests[0].items()

@@ -57,7 +57,7 @@ def review(
     if out is not None:
         check_output(file, "--out", SUFFIXES, overwrite=overwrite)
     chosen = chosen_items(contents[split], contents["changed"], items)
-    kind = "Labels" if split == "train" else "Test labels"
-    title = f"{kind} of {run.record.data.source} in {run.path.name}"
+    labels = "Labels" if split == "train" else "Test labels"
+    title = f"{labels} of {run.record.data.source} in {run.path.name}"
     write_review(file, title, split, contents[split], chosen)
     return file

@@ -21,7 +21,7 @@ from opera.data.mixture import STRICT_UTF8, ListOptions
 from opera.data.texts import TextTable
 from opera.experiments.analysis.groups import Group
 from opera.run_folder.folder import Run
-from opera.run_folder.verdict import Change
+from opera.run_folder.summary import Change
 
 CORRECTED = (PRIMARY, "RR@10", "Success@10")
 """Measures that need only the ten best documents of a query."""

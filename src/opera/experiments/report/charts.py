@@ -21,6 +21,7 @@ from opera.experiments.analysis import (
     ResultsTable,
 )
 from opera.run_folder.folder import Run
+from opera.run_folder.verdict import labels_sentence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -222,7 +223,7 @@ def labels_chart(run: Run) -> list[Picture]:
         axes.grid(axis="x", visible=False)
         axes.figure.legend(loc="outside lower center")
 
-    return [_picture(estimate.sentence, HEIGHT + ROW, draw)]
+    return [_picture(labels_sentence(estimate), HEIGHT + ROW, draw)]
 
 
 def queries_chart(run: Run) -> Picture:

@@ -16,7 +16,6 @@ from opera.experiments.analysis import (
 from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest
 from opera.experiments.analysis.results import ResultsTable
 from opera.run_folder.folder import Run
-from opera.run_folder.verdict import changes_on_test
 
 Row = Mapping[str, str]
 INTERVAL = "95% interval"
@@ -75,9 +74,9 @@ def measures_table(run: Run) -> ReportTable:
     models = {model: heading for model, heading in headings.items() if model in run.measures}
     if run.measures["fine_tuned"] == run.measures["final"]:
         del models["fine_tuned"]
-    per_query, guard = run.per_query(), run.record.guard
+    summary, guard = run.summary, run.record.guard
     names = dict.fromkeys([*DEFAULT_MEASURES, *([] if guard is None else [guard.measure])])
-    changes = changes_on_test(per_query, names)
+    changes = summary.changes
     columns = ["measure", *models.values(), "points", INTERVAL]
     if "hybrid" in models:  # last, since the points compare the final with the base model
         columns.append(columns.pop(columns.index(models["hybrid"])))
@@ -90,7 +89,7 @@ def measures_table(run: Run) -> ReportTable:
         }
         for name in names
     ]
-    return ReportTable(counted(per_query.num_rows, "test query"), columns, rows)
+    return ReportTable(counted(summary.queries, "test query"), columns, rows)
 
 
 def corrected_table(corrected: CorrectedTest) -> ReportTable:
