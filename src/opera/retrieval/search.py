@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config.arguments import ModelArguments, reading_of, with_group
 from opera.config.training import EncodingSettings
 from opera.core.arguments import MOST, number, text, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError
 from opera.core.processes import everywhere, process_range
 from opera.data import RetrievalData, Source, TextTable, load_data
-from opera.data.loading import ColumnNames, named_source
+from opera.data.loading import named_source
 from opera.data.rules import check_string
 from opera.data.texts import CorpusText
-from opera.retrieval.device import Precision
 from opera.retrieval.encoder import Encoder, cached_arrays, open_encoder, rows_digest
 from opera.retrieval.fusion import POOL, Fusion
 from opera.retrieval.keywords import KeywordIndex
@@ -249,6 +249,7 @@ class CorpusSearch:
         return [RankedDocument(rank, *column) for rank, column in enumerate(columns, start=1)]
 
 
+@with_group(ModelArguments)
 def search(
     data: Any,
     query: str,
@@ -258,14 +259,7 @@ def search(
     cutoff: float | None = None,
     min_precision: float | None = None,
     hybrid: bool | None = None,
-    precision: Precision = "auto",
-    max_query_length: int | None = None,
-    max_passage_length: int | None = None,
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
-    columns: ColumnNames | None = None,
-    encoding: str | None = None,
-    skip_bad_rows: bool = False,
+    **arguments: Unpack[ModelArguments],
 ) -> list[RankedDocument]:
     """Search a corpus for one query.
 
@@ -281,15 +275,7 @@ def search(
             on the test queries of a run.
         hybrid: fuse the 100 best documents of the model with those of keyword search. By default,
             OPERA does so with the weight that a run chose, unless a cut-off is set.
-        precision: arithmetic of the model.
-        max_query_length: tokens of the query; the default is the model's limit.
-        max_passage_length: tokens per document; the default is the model's limit.
-        query_prompt: text before the query, empty for none; the default is the data's prompt, else
-            the model's.
-        document_prompt: text before each document, empty for none; the default is the model's.
-        columns: columns of tables by role, as for :func:`opera.load_data`.
-        encoding: encoding of tables, as for :func:`opera.load_data`.
-        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
+        arguments: how to read tables, and how the model reads texts (``ModelArguments``).
 
     Returns:
         The documents, best first; fewer than ``top`` if the corpus is smaller. If the first
@@ -305,13 +291,7 @@ def search(
     """
     checked_query(query)
     top = whole_number(top, "top", 1)
-    settings = EncodingSettings.chosen(
-        precision=precision,
-        max_query_length=max_query_length,
-        max_passage_length=max_passage_length,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-    )
-    source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
+    settings = EncodingSettings.chosen(**arguments)
+    source = named_source(data, **reading_of(arguments))
     corpus = CorpusSearch(source, model, cutoff, min_precision, hybrid, settings)
     return corpus.find(query, top)

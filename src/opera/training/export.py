@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from opera.config.arguments import ModelArguments, reading_of, with_group
 from opera.config.automatic import Situation, resolve
 from opera.config.negatives import MiningSettings
 from opera.config.training import EncodingSettings, TrainSettings
@@ -22,7 +23,7 @@ from opera.core.processes import process_index
 from opera.core.settings import resolved
 from opera.core.terminal import log
 from opera.data import Qrels, RetrievalData, Source, load_data
-from opera.data.loading import ColumnNames, log_notes, named_source
+from opera.data.loading import log_notes, named_source
 from opera.data.qrels import DocumentLists
 from opera.data.texts import CorpusText
 from opera.retrieval.locate import (
@@ -45,9 +46,10 @@ from opera.training.mining import Miner, check_range
 from opera.training.negatives import given_negatives
 
 if TYPE_CHECKING:
-    from opera.retrieval.device import Precision
+    pass
 
 
+@with_group(ModelArguments)
 def score(
     data: Any,
     *,
@@ -60,15 +62,8 @@ def score(
     relevant_grade: int | None = None,
     seed: int = 0,
     overwrite: bool = False,
-    precision: Precision = "auto",
-    max_query_length: int | None = None,
-    max_passage_length: int | None = None,
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
     max_length: int | None = None,
-    columns: ColumnNames | None = None,
-    encoding: str | None = None,
-    skip_bad_rows: bool = False,
+    **arguments: Unpack[ModelArguments],
 ) -> pa.Table:
     """Score every training pair with a model or a teacher.
 
@@ -94,18 +89,9 @@ def score(
             is a run on these data, else 1.
         seed: seed of the random documents.
         overwrite: replace ``out`` if it exists.
-        precision: arithmetic of model and reranker.
-        max_query_length: tokens per query that the model reads; the default is the model's limit.
-        max_passage_length: tokens per document that the model reads; the default is the model's
-            limit.
-        query_prompt: text before each query, for the reranker if there is one; empty for none. The
-            default is the data's prompt, or the model's.
-        document_prompt: text before each document, with the same rules.
         max_length: tokens of query and document together that the reranker reads; the default is
             the reranker's limit.
-        columns: columns of tables by role, as for :func:`opera.load_data`.
-        encoding: encoding of tables, as for :func:`opera.load_data`.
-        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
+        arguments: how to read tables, and how the model reads texts (``ModelArguments``).
 
     Returns:
         A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the estimated ``loss``,
@@ -120,15 +106,9 @@ def score(
         >>> table.column_names[:4]
         ['query_id', 'doc_id', 'grade', 'similarity']
     """
-    settings = EncodingSettings.chosen(
-        precision=precision,
-        max_query_length=max_query_length,
-        max_passage_length=max_passage_length,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-    )
+    settings = EncodingSettings.chosen(**arguments)
     inputs = ScoreInputs.checked(model, reranker, negatives, range, cbs_pool, max_length, settings)
-    source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
+    source = named_source(data, **reading_of(arguments))
     reads = inputs_of(source, inputs.model, inputs.reranker)
     path = checked_output(out, SCORE_FORMATS, overwrite, source, reads)
     seed = whole_number(seed, "seed", 0, MOST_SEED)
@@ -187,6 +167,7 @@ def _score_pairs(
     return _table_of(loaded, qrels.query_rows[pairs.pair_query], pairs.pair_doc, **columns)
 
 
+@with_group(ModelArguments)
 def mine(
     data: Any,
     *,
@@ -201,14 +182,7 @@ def mine(
     relevant_grade: int | None = None,
     seed: int = 0,
     overwrite: bool = False,
-    precision: Precision = "auto",
-    max_query_length: int | None = None,
-    max_passage_length: int | None = None,
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
-    columns: ColumnNames | None = None,
-    encoding: str | None = None,
-    skip_bad_rows: bool = False,
+    **arguments: Unpack[ModelArguments],
 ) -> pa.Table:
     """Mine hard negatives for the training queries.
 
@@ -232,15 +206,7 @@ def mine(
             is a run on these data, else 1.
         seed: seed of the random choice among the candidates.
         overwrite: replace ``out`` if it exists.
-        precision: arithmetic of the model.
-        max_query_length: tokens per query; the default is the model's limit.
-        max_passage_length: tokens per document; the default is the model's limit.
-        query_prompt: text before each query, empty for none. The default is the data's prompt, or
-            the model's.
-        document_prompt: text before each document, with the same rules.
-        columns: columns of tables by role, as for :func:`opera.load_data`.
-        encoding: encoding of tables, as for :func:`opera.load_data`.
-        skip_bad_rows: leave out rows that break a rule, as for :func:`opera.load_data`.
+        arguments: how to read tables, and how the model reads texts (``ModelArguments``).
 
     Returns:
         A row per negative: ``query_id``, ``doc_id``.
@@ -254,13 +220,7 @@ def mine(
         600
     """
     model = checked_model(model)
-    settings = EncodingSettings.chosen(
-        precision=precision,
-        max_query_length=max_query_length,
-        max_passage_length=max_passage_length,
-        query_prompt=query_prompt,
-        document_prompt=document_prompt,
-    )
+    settings = EncodingSettings.chosen(**arguments)
     mining = MiningSettings.parse(
         {
             "range": range,
@@ -271,7 +231,7 @@ def mine(
             "reranker": reranker,
         }
     )
-    source = named_source(data, columns=columns, encoding=encoding, skip_bad_rows=skip_bad_rows)
+    source = named_source(data, **reading_of(arguments))
     reads = inputs_of(source, model, mining.reranker)
     path = checked_output(out, NEGATIVES_FORMATS, overwrite, source, reads)
     seed = whole_number(seed, "seed", 0, MOST_SEED)
