@@ -37,8 +37,10 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **others: Any) -> str:
-    """Point links to files outside docs/ at their pages, and put an empty line before each list."""
-    return with_lists_apart(site_links(markdown))
+    """Add the shared arguments, point links to files outside docs/ at their pages, and put an empty line before each
+    list.
+    """
+    return with_lists_apart(site_links(markdown.replace("{shared_arguments}", shared_arguments())))
 
 
 def with_search_box(text: str) -> str:
@@ -60,6 +62,15 @@ def with_lists_apart(text: str) -> str:
     parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
     parts[::2] = [re.sub(r"(?m)^(?![-*] |\d+\. |\s|\|)(.+)\n(?=- |\d+\. )", r"\1\n\n", part) for part in parts[::2]]
     return "".join(parts)
+
+
+def shared_arguments() -> str:
+    """List the arguments that several functions take."""
+    from opera.config.arguments import HELP
+
+    return "\n".join(
+        ["| argument | meaning |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in HELP.items())]
+    )
 
 
 def settings_page() -> str:
