@@ -71,8 +71,8 @@ def with_teacher(mixture: Mixture, path: Path) -> Mixture:
         for name in ("query_row", "doc_row", "set")
     )
     data_sets = []
-    for number, data_set in enumerate(mixture.data_sets):
-        first_query, first_document = mixture.first_rows[number]
+    parts = zip(mixture.data_sets, mixture.first_rows, strict=True)
+    for number, (data_set, (first_query, first_document)) in enumerate(parts):
         scored = set_numbers == number
         rows = query_rows[scored] - first_query, doc_rows[scored] - first_document
         teacher = TeacherScores.from_arrays(*rows, scores[scored]) if scored.any() else None
@@ -119,13 +119,12 @@ def match_pairs(
         DataError: if the texts of a list do not match the data, or too few pairs are in the data.
     """
     tables, notes, joined = [], list[str](), mixture.joined
-    first_rows = np.array(mixture.first_rows).T
     for path, _, table, list_notes in lists:
         queries, documents = table["query_id"], table["doc_id"]
         rows = _rows_of(queries, joined.queries), _rows_of(documents, joined.corpus)
         of_query, of_document = (
             np.searchsorted(firsts, rows_of_set, side="right") - 1
-            for firsts, rows_of_set in zip(first_rows, rows, strict=True)
+            for firsts, rows_of_set in zip(np.array(mixture.first_rows).T, rows, strict=True)
         )
         known = (rows[0] >= 0) & (rows[1] >= 0) & (of_query == of_document)
         for name, texts, of_texts in zip(TEXTS, (joined.queries, joined.corpus), rows, strict=True):

@@ -133,8 +133,7 @@ class Mixture:
         """Return the mixture with other versions of its data sets, which have the same texts."""
         joined = data_sets[0]
         if not self.is_single:
-            tables = self.joined.corpus, self.joined.queries
-            joined = _joined(data_sets, *tables, self.first_rows)
+            joined = _joined(data_sets, self.joined.corpus, self.joined.queries, self.first_rows)
         return replace(self, data_sets=tuple(data_sets), joined=joined)
 
 

@@ -153,8 +153,9 @@ def beside_siblings(query: IntArray, p: FloatArray, alone: FloatArray) -> NDArra
 
 def _log_odds(rate: FloatArray) -> NDArray[np.float64]:
     """The logit of a rate among :data:`PAIRS_PER_BLOCK` pairs, clipped so that it stays finite."""
-    clipped = np.clip(rate, 1 / PAIRS_PER_BLOCK, 1 - 1 / PAIRS_PER_BLOCK)
-    return np.asarray(logit(clipped), dtype=np.float64)
+    return np.asarray(
+        logit(np.clip(rate, 1 / PAIRS_PER_BLOCK, 1 - 1 / PAIRS_PER_BLOCK)), dtype=np.float64
+    )
 
 
 def probability_wrong(pairs: TrainingPairs, visits: FirstVisits) -> NDArray[np.float32]:
