@@ -20,7 +20,7 @@ from opera.data import load_all
 from opera.run_folder.folder import Run, RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import load_and_check
-from opera.training.train import RunSamplerLink, train
+from opera.training.train import make_sampler, train
 
 DATA = Path("../shared/data/entailmentbank")
 WARM_UP = 2
@@ -41,7 +41,8 @@ def seconds_of(values: dict[str, Any]) -> tuple[float, float, float]:
     training_set = build_training_set(prepared)
     with TemporaryDirectory() as folder:
         writer = RunWriter(Path(folder))
-        train(RunSamplerLink(prepared.model.trained, training_set, prepared.recipe), writer)
+        sampler = make_sampler(training_set, prepared.recipe)
+        train(prepared.model.trained, training_set, sampler, prepared.settings, writer)
         steps = Run(writer.path).trace()["seconds"].to_numpy()[WARM_UP:]
     return encoded - start, time.perf_counter() - encoded, float(np.median(steps))
 

@@ -45,27 +45,24 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     from opera.training.dataset import PairDataset
     from opera.training.documents import KnownPositives
     from opera.training.loss import InfoNCELoss
-    from opera.training.sampler import PairSampler, SetSampler
-    from opera.training.sampler_link import SamplerLink
+    from opera.training.sampler import DataSetSampler, Sampler
 
     data, model = load_data(source), load_model(model_source, "cpu").train()
     model.max_seq_length = tokens
     training, size = data.training_split(), batch or 64
     pairs = training.pairs()
     method = METHODS["ft"](pairs, Plan(0, 1, size), None)
-    pruning = SamplerLink()
-    pruning.samplers = [PairSampler([SetSampler(method)], pairs, method.plan, size)]
+    sampler = Sampler([DataSetSampler(method)], pairs, method.plan, size)
     documents = partial(data.corpus.texts, corpus_text="title_text")
     dataset = PairDataset(training.query_rows, 0, partial(data.queries.texts, corpus_text="text"), documents)
-    items = dataset.__getitems__(next(iter(pruning.samplers[0])))
+    drawn, items = dataset.__getitems__(next(iter(sampler)))
     features = [model.preprocess([item[name] for item in items]) for name in ("anchor", "positive")]
-    labels = torch.tensor([item["label"] for item in items])
     known = KnownPositives.of(data, training.query_rows, pairs)
     loss = InfoNCELoss(model, 0.05, known, gradient_cache=texts or None)
-    loss.link = pruning
+    loss.sampler = sampler
     start = time.perf_counter()
     if batch:
-        loss(features, labels).backward()
+        loss(features, drawn).backward()
         torch.optim.AdamW(model.parameters(), lr=1e-5).step()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{batch or 'none':>6} {texts or 'no':>15} {peak:9.0f} {time.perf_counter() - start:8.1f}", flush=True)

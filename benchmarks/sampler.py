@@ -35,7 +35,7 @@ from opera.methods.counts import bucket_of
 from opera.methods.dynamic import DynamicPruning
 from opera.training.documents import DocumentPool
 from opera.training.negatives import RandomNegatives
-from opera.training.sampler import PairSampler, SetSampler
+from opera.training.sampler import DataSetSampler, Observations, Sampler
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -93,7 +93,7 @@ def measure(n_pairs: int, steps: int) -> dict[str, Any]:
     method = cls(pairs, Plan(0, 1000, BATCH), cls.settings_class(), scores)
     assert isinstance(method, DynamicPruning)
     negatives = RandomNegatives(DocumentPool(np.arange(DOCUMENTS)))
-    sampler = PairSampler([SetSampler(method, negatives)], pairs, method.plan, BATCH, n_negatives=1)
+    sampler = Sampler([DataSetSampler(method, negatives)], pairs, method.plan, BATCH, n_negatives=1)
     rng, seen = np.random.default_rng(1), None
     direct, other = Direct(pairs, scores, method), np.ones(64 * 2**20 // 8)
     both = 10 if n_pairs < 50_000_000 else 4
@@ -115,7 +115,8 @@ def measure(n_pairs: int, steps: int) -> dict[str, Any]:
         ids = np.unique(drawn.pair_ids)
         seen = (ids, rng.random(len(ids), dtype=np.float32), rng.exponential(1, len(ids)).astype(np.float32))
         again = np.searchsorted(ids, drawn.pair_ids)
-        sampler.observe(drawn.pair_ids, seen[1][again], seen[2][again], rng.random(len(again)))
+        values = seen[1][again], seen[2][again], rng.random(len(again))
+        sampler.observe(step, Observations(drawn.pair_ids, *values))
     median = {kind: float(np.median(values[1:])) * 1e3 for kind, values in times.items()}
     return {
         "pairs": n_pairs,
@@ -135,7 +136,7 @@ def share_of_a_step(steps: int, rounds: int) -> list[dict[str, Any]]:
     spent: list[float] = []
 
     def timed(name: str) -> None:
-        plain = getattr(PairSampler, name)
+        plain = getattr(Sampler, name)
 
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
             start = time.perf_counter()
@@ -144,9 +145,9 @@ def share_of_a_step(steps: int, rounds: int) -> list[dict[str, Any]]:
             finally:
                 spent.append(time.perf_counter() - start)
 
-        setattr(PairSampler, name, wrapper)
+        setattr(Sampler, name, wrapper)
 
-    for name in ("sample_step", "batch", "observe"):
+    for name in ("sample_step", "observe"):
         timed(name)
     cases: list[tuple[str, dict[str, Any]]] = [
         ("ft", {}),

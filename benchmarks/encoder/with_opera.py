@@ -28,7 +28,7 @@ from opera.run_folder.folder import RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import Prepared, load_and_check
 from opera.training.session import Session, new_record
-from opera.training.train import RunSamplerLink, fit
+from opera.training.train import fit, make_sampler
 
 
 def prepared(work: dict[str, Any]) -> Prepared:
@@ -58,7 +58,7 @@ def train(work: dict[str, Any], turns: Turns, watch: TrainerCallback | None = No
     ready = prepared(work)
     run = RunWriter(Path(work["folder"]))
     watch = watch or (Checked(turns, work) if work["method"] == "ft" else Stopwatch(turns))
-    session = Session(ready, run, time.perf_counter(), False, [watch], new_record(ready))
+    session = Session(ready, run, time.perf_counter(), False, [watch], new_record(ready, run.path))
     fit(session, ready.data.with_splits, run, "train", "training")
 
 
@@ -108,7 +108,7 @@ def write_rows(work: dict[str, Any], turns: Turns) -> None:
     """Write the pairs that ``ft`` draws as rows of FlagEmbedding's format, in their order; then their tokens."""
     ready = prepared({**work, "method": "ft"})
     built = build_training_set(ready)
-    sampler = RunSamplerLink(ready.model.trained, built, ready.recipe).sampler
+    sampler = make_sampler(built, ready.recipe)
     sampler.lag = work["steps"]  # nothing is observed
     with Path(work["rows"]).open("w") as file:
         for step in range(work["steps"]):

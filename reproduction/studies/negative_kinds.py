@@ -158,15 +158,15 @@ class DetachedLoss(InfoNCELoss):
         """Mark the unlabelled documents."""
         self.unlabelled = np.bincount(training_set.pairs.pair_doc, minlength=len(training_set.data.corpus)) == 0
 
-    def loss_of(self, labels: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
+    def loss_of(self, batch: Batch, embeddings: Sequence[Tensor]) -> Tensor:
         """Stop the gradients of unlabelled documents."""
-        batch, (queries, *columns) = self.link.batch(labels), embeddings
+        queries, *columns = embeddings
         fixed = torch.from_numpy(self.unlabelled[batch.doc_rows[batch.local]])
         stopped = [
             torch.where(fixed[:, [number]].to(column.device), column.detach(), column)
             for number, column in enumerate(columns)
         ]
-        return super().loss_of(labels, [queries, *stopped])
+        return super().loss_of(batch, [queries, *stopped])
 
 
 register_loss("detached")(DetachedLoss)

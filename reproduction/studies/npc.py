@@ -144,7 +144,7 @@ class NoisyPairLoss(InBatchLoss):
 
     trainings: ClassVar[list[NoisyPairLoss]] = []
 
-    def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
+    def prepare(self, training_set: TrainingSet, settings: TrainSettings) -> None:
         """Keep what scoring needs."""
         if self.uses_gradient_cache:
             raise SettingError("gradient_cache: loss=npc does not work with it; leave it out")
@@ -158,9 +158,9 @@ class NoisyPairLoss(InBatchLoss):
         self.detections: list[Detection] = []
         self.trainings.append(self)
 
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Batch) -> Tensor:
         """Update the teacher and the noisy pairs first, if a step begins."""
-        if (step := self.link.batch(labels).step) != self._step:
+        if (step := labels.step) != self._step:
             self._step = step
             self._update_teacher()
             if step and step % self._interval == 0:

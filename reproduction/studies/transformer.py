@@ -42,7 +42,7 @@ from opera.run_folder.folder import Run as RunFolder
 from opera.run_folder.folder import RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import encoder_of, load_and_check
-from opera.training.train import RunSamplerLink, train
+from opera.training.train import make_sampler, train
 from opera_paper.noise import add_wrong_pairs
 from study import DATA, ROOT, STORED, fill, need, parsed, words
 from transformer_tables import (
@@ -215,7 +215,7 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
     prepared = load_and_check(Mixture.of(data), "minilm", make_recipe(settings))
     model, base = prepared.model.trained, Weights.of(prepared.model.trained)
     training_set = build_training_set(prepared)
-    pruning = RunSamplerLink(model, training_set, prepared.recipe)
+    sampler = make_sampler(training_set, prepared.recipe)
 
     def measure() -> dict[str, np.ndarray]:
         values = measured(encoder_of(model, prepared.settings, show_progress=False, embeddings={}), data)
@@ -224,9 +224,10 @@ def train_run(run: Run, folder: Path, results: TransformerResults) -> None:
 
     every_tenth = EveryTenth(lambda step: results.add_measured(asdict(run), measure(), step=step))
     callbacks = [every_tenth] if run.steps >= LONG else []
-    fit = train(pruning, RunWriter(folder), resume=True, callbacks=callbacks)
+    writer = RunWriter(folder)
+    train(model, training_set, sampler, prepared.settings, writer, resume=True, callbacks=callbacks)
     moved = [(now - base.tensors[name]).square().sum() for name, now in Weights.of(model).tensors.items()]
-    drawn, pairs = fit.times_drawn, training_set.pairs
+    drawn, pairs = sampler.times_drawn(), training_set.pairs
     wrong = np.zeros(len(drawn), dtype=bool)
     if run.regime.startswith("wrong labels"):
         wrong = ~load(replace(run, regime="plain")).training_split().contains(training_set.train)

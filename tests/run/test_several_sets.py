@@ -20,7 +20,7 @@ from opera.deployment import export as export_module
 from opera.training.build import build_training_set
 from opera.training.prepare import load_and_check
 from opera.training.prepare_data import prepare_data
-from opera.training.train import RunSamplerLink
+from opera.training.train import make_sampler
 from small_runs import FAST, SMALL
 from tiny_world import write_beir
 
@@ -48,7 +48,7 @@ def test_negatives_are_documents_of_the_querys_own_set(negatives: str, sets: lis
     built = build_training_set(run)
     queries = np.arange(built.pairs.n_queries)
     owner = np.searchsorted([0, built.sets[1].first_query], queries, side="right") - 1
-    for number, sampler in enumerate(RunSamplerLink(run.model.trained, built, run.recipe).sampler.sets):
+    for number, sampler in enumerate(make_sampler(built, run.recipe).sets):
         drawn = sampler.documents(np.arange(30), 5, 0, 1)
         assert (in_set(run.data.with_splits, drawn) == number).all()
     assert set(owner.tolist()) == {0, 1}
@@ -58,7 +58,7 @@ def test_negatives_are_documents_of_the_querys_own_set(negatives: str, sets: lis
 def test_every_part_of_an_accumulated_step_mixes_the_sets(sets: list[Path], static_model: Path) -> None:
     settings = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2, "mix": "equal"}
     run = prepared(sets, static_model, method="ft", **settings)
-    sampler = RunSamplerLink(run.model.trained, build_training_set(run), run.recipe).sampler
+    sampler = make_sampler(build_training_set(run), run.recipe)
     batch = sampler.sample_step(0)
     assert [np.unique(part).tolist() for part in np.split(batch.sets, 2)] == [[0, 1], [0, 1]]
     assert np.bincount(batch.sets).tolist() == [16, 16]

@@ -21,7 +21,6 @@ from opera.data.pairs import TrainingPairs
 from opera.training.distillation import DistillationLoss, divergences
 from opera.training.loss import info_nce_losses
 from opera.training.sampler import Batch
-from opera.training.sampler_link import SamplerLink
 from small_runs import SMALL
 
 ROWS = np.array([[0, 5, 6], [2, 7, 8], [1, 5, 9], [0, 6, 4]])
@@ -31,17 +30,20 @@ DRAWN = np.array([0, 2, 1, 0])
 SCORED = [(0, 0), (0, 5), (0, 6), (0, 4), (2, 2), (2, 7), (1, 5), (1, 9)]  # 2 lacks document 8, 1 its positive
 
 
+def make_batch() -> Batch:
+    """A batch of four pairs."""
+    queries, sets = PAIRS.pair_query[DRAWN], np.zeros(4, dtype=np.int64)
+    return Batch(0, DRAWN, ROWS, np.ones(4, dtype=np.float32), queries, sets, {}, slice(0, 4))
+
+
 def make_loss(seen: list[Any], **values: Any) -> DistillationLoss:
-    """Make the loss of one batch of four pairs, which keeps in ``seen`` what is observed."""
-    sets, rows = np.zeros(4, dtype=np.int64), slice(0, 4)
-    batch = Batch(0, DRAWN, ROWS, np.ones(4, dtype=np.float32), PAIRS.pair_query[DRAWN], sets, {}, rows)
+    """Make a loss that keeps in ``seen`` what is observed."""
     query, doc = np.array(SCORED).T
     teacher = TeacherScores.from_arrays(QUERIES[query], doc, np.linspace(-3, 4, len(SCORED)))
     model: Any = None
-    loss, pruning = DistillationLoss(model, 0.1, known_of(PAIRS), masks=False), SamplerLink()
-    pruning.batch = lambda pair_ids: batch  # type: ignore[method-assign]
-    pruning.observe = lambda *values: seen.append(values)  # type: ignore[method-assign]
-    loss.link = pruning
+    loss, sampler = DistillationLoss(model, 0.1, known_of(PAIRS), masks=False), SimpleNamespace()
+    sampler.observe = lambda step, observations: seen.append(observations)
+    loss.sampler = sampler
     groups = {name: np.arange(100) for name in ("query_group", "document_group")}
     training_set: Any = SimpleNamespace(
         data=SimpleNamespace(teacher=teacher, **groups),
@@ -104,9 +106,9 @@ def test_documents_and_rows_without_scores_are_left_out() -> None:
 
 def test_the_loss_is_the_weighted_sum_and_infonce_is_observed() -> None:
     seen: list[Any] = []
-    parts, labels = embeddings(), torch.zeros(4, 2, dtype=torch.int64)
+    parts = embeddings()
     loss = make_loss(seen, distill_weight=0.25)
-    mean = loss.loss_of(labels, parts)
+    mean = loss.loss_of(make_batch(), parts)
     similarity = parts[0] @ torch.cat(parts[1:]).T
     info_nce = info_nce_losses(similarity, 0.1, None)
     teacher = torch.from_numpy(loss.teacher.lookup(QUERIES[PAIRS.pair_query[DRAWN]][:, None], ROWS))
@@ -115,7 +117,7 @@ def test_the_loss_is_the_weighted_sum_and_infonce_is_observed() -> None:
     assert usable.tolist() == [True, True, False, True]
     expected = torch.where(usable, 0.25 * kl + 0.75 * info_nce, info_nce)
     torch.testing.assert_close(mean, expected.mean())
-    assert np.allclose(seen[0][2].numpy(), info_nce.detach().numpy(), rtol=1e-6)
+    assert np.allclose(seen[0].loss, info_nce.detach().numpy(), rtol=1e-6)
 
 
 def test_a_run_learns_from_a_file_and_resumes_with_no_other(

@@ -59,7 +59,7 @@ def known_positives(dataset: Dataset) -> dict[str, set[str]]:
 
 def batches_of(pruning: opera.PairPruning, number: int = 0) -> list[dict[str, list[str]]]:
     """Return the texts of every batch that was sampled from a data set."""
-    part = pruning.batches[number]
+    part = pruning.data_sets[number]
     batches = [part.dataset[part.rows(ids)] for ids in part.sampler.sampled]
     return [{name: [words(text) for text in batch[name]] for name in part.columns} for batch in batches]
 
@@ -142,8 +142,10 @@ def test_a_loss_excludes_known_positives(
     loss = MatryoshkaLoss(model, inner, [8]) if matryoshka else inner
     loss.register_forward_hook(lambda _, inputs, value: values.append(value.item()))
     weights = list[np.ndarray]()
-    batch_of = pruning.batch
-    pruning.batch = lambda ids: weights.append((batch := batch_of(ids)).weights) or batch  # type: ignore[method-assign]
+    (part,) = pruning.data_sets
+    observe = part.observe
+    weights_of = lambda ids: part.batch(ids).weights  # noqa: E731
+    part.observe = lambda seen: weights.append(weights_of(seen.pair_ids)) or observe(seen)  # type: ignore[method-assign, func-returns-value]
     trainer_of(pruning, args, loss).train()
     marks = list[bool]()
     for batch, value, factors in zip(batches_of(pruning), values, weights, strict=False):
@@ -197,7 +199,7 @@ def test_a_note_gives_the_share_of_rows_with_a_known_positive(
 def test_a_training_without_conflicts_samples_what_the_method_samples(static_model: Path, tmp_path: Path) -> None:
     rows = pairs(21, 1)
     pruning, _ = train_script(rows, static_model, tmp_path, "ft", **TRAINING)
-    (part,) = pruning.batches
+    (part,) = pruning.data_sets
     again = METHODS["ft"](part.pairs, part.sampler.plan, pruning.method_settings)
     for step, ids in enumerate(part.sampler.sampled):
         assert ids.tolist() == again.draw(step).pair_ids.tolist()

@@ -25,7 +25,7 @@ from opera.methods import METHODS
 from opera.run_folder.folder import Run
 from opera.training.distinct_batches import DistinctSampler
 from opera.training.observed_loss import chain_of, weighable, weighing
-from opera.training.sampler import PairSampler
+from opera.training.sampler import Observations, Sampler
 from own_scripts import (
     LOSSES,
     WEIGHABLE,
@@ -60,16 +60,16 @@ def two_sets(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture
-def observed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Pair ids, similarities, losses and p-values, as the sampler gets them of each batch."""
-    seen: list[tuple[Any, ...]] = []
-    observe = PairSampler.observe
+def observed(monkeypatch: pytest.MonkeyPatch) -> list[Observations]:
+    """What the sampler gets of each batch."""
+    seen: list[Observations] = []
+    observe = Sampler.observe
 
-    def recorded(self: PairSampler, *values: Any) -> None:
-        seen.append(values)
-        observe(self, *values)
+    def recorded(self: Sampler, step: int, observations: Observations) -> None:
+        seen.append(observations)
+        observe(self, step, observations)
 
-    monkeypatch.setattr(PairSampler, "observe", recorded)
+    monkeypatch.setattr(Sampler, "observe", recorded)
     return seen
 
 
@@ -99,7 +99,7 @@ def test_a_script(
     method: str,
     kind: str,
     sizes: bool,
-    observed: list[tuple[Any, ...]],
+    observed: list[Observations],
     dataset: Dataset,
     static_model: Path,
     bert_model: Path,
@@ -116,7 +116,7 @@ def test_a_script(
     before = weights_of(model)
     trainer.train()
     assert weights_of(model) != before
-    (part,) = pruning.batches
+    (part,) = pruning.data_sets
     assert len(calls) == len(observed) == part.sampler.trained_steps == steps
 
     for (ids, *_), features in zip(observed, calls, strict=True):

@@ -21,8 +21,7 @@ from opera.training import loss as module
 from opera.training.dataset import PairDataset
 from opera.training.loss import InfoNCELoss
 from opera.training.negatives import RandomNegatives
-from opera.training.sampler import PairSampler, SetSampler
-from opera.training.sampler_link import SamplerLink
+from opera.training.sampler import DataSetSampler, Observations, Sampler
 
 BATCH, ROUNDED = 12, 2.0**-23
 """Pairs of a batch, and what float32 rounds off: what is observed is in float32."""
@@ -38,32 +37,28 @@ class Step:
         self.known = known_of(self.pairs)
         method = METHODS["ft"](self.pairs, Plan(0, 1, BATCH), None)
         negatives = RandomNegatives(pool_of(len(data.corpus)))
-        sets = [SetSampler(method, negatives)]
-        self.sampler = PairSampler(sets, self.pairs, method.plan, BATCH, n_negatives=n_negatives)
-        self.pruning = SamplerLink()
-        self.pruning.samplers = [self.sampler]
-        self.pruning.observe = self.observe  # type: ignore[method-assign]
+        sets = [DataSetSampler(method, negatives)]
+        self.sampler = Sampler(sets, self.pairs, method.plan, BATCH, n_negatives=n_negatives)
+        self.sampler.observe = self.observe  # type: ignore[method-assign]
         dataset = PairDataset(training.query_rows, n_negatives, data.queries.texts, data.corpus.texts)
-        items = dataset.__getitems__(next(iter(self.sampler)))
-        columns = [name for name in items[0] if name != "label"]
-        self.features = [self.model.preprocess([item[name] for item in items]) for name in columns]
-        self.labels = torch.tensor([item["label"] for item in items])
-        self.seen: list[Any] = []
+        self.batch, items = dataset.__getitems__(next(iter(self.sampler)))
+        self.features = [self.model.preprocess([item[name] for item in items]) for name in items[0]]
+        self.seen: list[Observations] = []
 
     def loss(self, masked: bool = True, **more: Any) -> InfoNCELoss:
         more |= {"masks": masked}
         loss = InfoNCELoss(self.model, 0.05, self.known, **more)  # type: ignore[arg-type]
-        loss.link = self.pruning
+        loss.sampler = self.sampler
         return loss
 
-    def observe(self, pair_ids: Tensor, *values: Tensor) -> None:
-        """Keep what is observed: ids, similarity, losses and p-values; the step is trained again."""
-        self.seen.append([pair_ids.numpy(), *(part.float().numpy() for part in values)])
+    def observe(self, step: int, observations: Observations) -> None:
+        """Keep what is observed; the step is trained again."""
+        self.seen.append(observations)
 
     def value(self, loss: Any, seed: int = 1) -> Tensor:
         """The loss of the batch, with the dropout of a seed."""
         torch.manual_seed(seed)
-        value: Tensor = loss([dict(part) for part in self.features], self.labels)
+        value: Tensor = loss([dict(part) for part in self.features], self.batch)
         return value
 
     def gradients(self, value: Tensor) -> Tensor:
@@ -90,7 +85,7 @@ def test_unmasked_it_is_sentence_transformers_own(beir: Path, bert_model: Path, 
     assert ours.item() == pytest.approx(theirs.item(), rel=0, abs=1e-10)
     torch.testing.assert_close(step.gradients(ours), step.gradients(theirs), rtol=0, atol=1e-10)
     ids, similarity, losses, _ = step.seen[0]
-    assert ids.tolist() == step.labels.tolist() == step.sampler.sampled[0].tolist()
+    assert ids.tolist() == step.batch.pair_ids.tolist() == step.sampler.sampled[0].tolist()
     assert losses.mean(dtype=np.float64) == pytest.approx(ours.item(), rel=ROUNDED)
     assert (np.abs(similarity) <= 1.0001).all()
 
@@ -102,7 +97,7 @@ def test_masked_columns_have_no_say(step: Step) -> None:
     embedded = (step.model(dict(part))["sentence_embedding"] for part in step.features)
     queries, *docs = (torch.nn.functional.normalize(part, dim=-1) for part in embedded)
     step.model.train()
-    logits, drawn, pairs = queries @ torch.cat(docs).T / 0.05, step.sampler.batch(step.sampler.sampled[0]), step.pairs
+    logits, drawn, pairs = queries @ torch.cat(docs).T / 0.05, step.batch, step.pairs
     columns, masked = drawn.doc_rows.T.flatten().tolist(), 0
     for row in range(BATCH):
         positives = set(pairs.pair_doc[pairs.pair_query == pairs.pair_query[drawn.pair_ids[row]]].tolist())
@@ -115,7 +110,7 @@ def test_masked_columns_have_no_say(step: Step) -> None:
 
 def test_weights_multiply_the_loss_and_not_what_is_observed(step: Step) -> None:
     step.seen.clear()
-    weights, drawn = np.linspace(0.5, 2, BATCH).astype(np.float32), step.sampler._pending[0].weights
+    weights, drawn = np.linspace(0.5, 2, BATCH).astype(np.float32), step.batch.weights
     plain = step.value(step.loss())
     drawn[:] = weights
     mixed = step.value(step.loss())
@@ -153,7 +148,7 @@ def test_cached_gradients_are_those_of_the_whole_batch(step: Step, texts: int, s
         )
         for part in step.features
     ]
-    uncached = step.loss(sizes=sizes).loss_of(step.labels, embeddings)
+    uncached = step.loss(sizes=sizes).loss_of(step.batch, embeddings)
     of_uncached = step.gradients(uncached)
     assert cached.item() == pytest.approx(uncached.item(), rel=1e-12)
     assert of_uncached.abs().max() > 0.01
@@ -168,8 +163,8 @@ def test_a_matryoshka_loss_is_the_mean_over_the_sizes_and_the_whole_is_observed(
     step.model.eval()
     embeddings = step.loss().embed([dict(part) for part in step.features])
     step.model.train()
-    parts = [step.loss().loss_of(step.labels, [column[:, :size] for column in embeddings]) for size in (8, 4, 32)]
-    together = step.loss(sizes=(8, 4)).loss_of(step.labels, embeddings)
+    parts = [step.loss().loss_of(step.batch, [column[:, :size] for column in embeddings]) for size in (8, 4, 32)]
+    together = step.loss(sizes=(8, 4)).loss_of(step.batch, embeddings)
     assert together.item() == pytest.approx(sum(part.item() for part in parts) / 3, rel=1e-12)
     for one, other in zip(*step.seen[-2:], strict=True):
         np.testing.assert_array_equal(one, other)

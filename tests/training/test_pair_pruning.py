@@ -20,6 +20,7 @@ from sentence_transformers.sentence_transformer.losses import MarginMSELoss, Mul
 import opera
 from opera.training.pair_pruning import PairPruning
 from opera.training.pair_rows import PairRows
+from opera.training.sampler import Observations
 from own_scripts import arguments, draws_of, open_model, pairs_of, train_script, trainer_of, weights_of
 
 
@@ -34,16 +35,18 @@ def model(static_model: Path) -> SentenceTransformer:
 
 
 class Observed:
-    """Keeps what a ``PairPruning`` observes: the rows of each batch, similarity, loss and p-value of its pairs."""
+    """Keeps what the data set of a ``PairPruning`` observes: the rows of each batch, similarity, loss and p-value."""
 
     def __init__(self, pruning: PairPruning) -> None:
         self.batches: list[list[Any]] = []
-        self._observe, self._pruning = pruning._observe, pruning
-        pruning._observe = self.observe  # type: ignore[method-assign]
+        (self._part,) = pruning.data_sets
+        self._observe = self._part.observe
+        self._part.observe = self.observe  # type: ignore[method-assign]
 
-    def observe(self, number: int, pair_ids: Any, *values: Any) -> None:
-        self.batches.append([self._pruning.batches[number].rows(pair_ids), *values])
-        self._observe(number, pair_ids, *values)
+    def observe(self, observations: Observations) -> None:
+        pair_ids, *values = observations
+        self.batches.append([self._part.rows(pair_ids), *values])
+        self._observe(observations)
 
 
 @pytest.mark.parametrize(("column", "kind"), [("label", int), ("score", float)])
@@ -57,7 +60,7 @@ def test_rows_with_label_0_do_not_train(
     seen, trainer = Observed(pruning), trainer_of(pruning, args, MultipleNegativesRankingLoss(model))
     trainer.train()
     assert trainer.state.max_steps == 3 * 32 / 4
-    assert set(pruning.batches[0].row_of_pair) == {row for row in range(48) if row % 3}
+    assert set(pruning.data_sets[0].row_of_pair) == {row for row in range(48) if row % 3}
     assert {row for batch in seen.batches for row in batch[0]} <= {row for row in range(48) if row % 3}
 
 
@@ -73,7 +76,7 @@ def test_a_loss_gets_the_labels_of_the_rows_that_are_drawn(
     loss, seen = MarginMSELoss(model), Observed(pruning)
     loss.register_forward_pre_hook(lambda module, inputs: labels_of_loss.append(inputs[1]))
     trainer_of(pruning, args, loss if labels[1] == 0.5 else MultipleNegativesRankingLoss(model)).train()
-    assert set(pruning.batches[0].row_of_pair) == set(range(48))
+    assert set(pruning.data_sets[0].row_of_pair) == set(range(48))
     for batch, of_batch in zip(seen.batches, labels_of_loss, strict=False):
         torch.testing.assert_close(of_batch, torch.tensor([labels[row] for row in batch[0]]))
     assert len(labels_of_loss) == (6 if labels[1] == 0.5 else 0)
@@ -388,7 +391,7 @@ def test_a_document_is_ranked_among_those_that_were_trained_as_it_was(static_mod
                 ranked |= {row} - trained
         trained.update(batch)
         seen.update(rows[row]["d"] for row in batch)
-    visited = set(pruning.batches[0].rows(np.flatnonzero(pruning.samplers[0].all_visits().visited)))
+    visited = set(pruning.data_sets[0].rows(np.flatnonzero(pruning.samplers[0].all_visits().visited)))
     assert visited == ranked < trained
 
 

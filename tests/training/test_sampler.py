@@ -11,45 +11,43 @@ from opera.methods import METHODS, Plan
 from opera.training.negatives import RandomNegatives
 from opera.training.pretrained_scores import pretrained_scores
 from opera.training.quotas import Quotas
-from opera.training.sampler import PairSampler, SetSampler
+from opera.training.sampler import DataSetSampler, Observations, Sampler
 
 PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
 
 
-def make_sampler(lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) -> PairSampler:
+def make_sampler(lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) -> Sampler:
     scores = pretrained_scores(
         PAIRS, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None, pool_of(12)
     )
     plan = Plan(0, 20, 4)
     method = METHODS["dp"](PAIRS, plan, METHODS["dp"].settings_class.parse({}), scores)
-    sets = [SetSampler(method, RandomNegatives(pool_of(12)))]
-    return PairSampler(sets, PAIRS, plan, micro, n_negatives=2, lag=lag, rank=rank, world_size=world)
+    sets = [DataSetSampler(method, RandomNegatives(pool_of(12)))]
+    return Sampler(sets, PAIRS, plan, micro, n_negatives=2, lag=lag, rank=rank, world_size=world)
 
 
-def train(sampler: PairSampler, step: int, seed: int = 0) -> None:
-    """Observe a step as all processes together would."""
+def train(sampler: Sampler, step: int, seed: int = 0) -> None:
+    """Observe a step of four pairs in two batches."""
     ids = sampler.sampled[step]
     values = np.random.default_rng([seed, step]).random((3, len(ids)))
-    for part in np.split(np.arange(len(ids)), len(ids) // sampler.batch_size):
-        sampler.observe(ids[part], *values[:, part])
+    for part in (slice(0, 2), slice(2, 4)):
+        sampler.observe(step, Observations(ids[part], *values[:, part]))
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])
-def test_processes_share_each_step_out_and_its_pairs_say_which_part_it_is(world: int) -> None:
+def test_processes_share_each_step_out(world: int) -> None:
     samplers = [make_sampler(micro=4 // world, rank=rank, world=world) for rank in range(world)]
     readers = [iter(sampler) for sampler in samplers]
     alone = make_sampler(micro=4)
     for step, batch_alone in enumerate(alone):
-        parts = [next(reader) for reader in readers]
-        assert np.concatenate([part.pair_ids for part in parts]).tolist() == batch_alone.pair_ids.tolist()
-        assert np.concatenate([part.doc_rows for part in parts]).tolist() == batch_alone.doc_rows.tolist()
+        batches = [next(reader) for reader in readers]
+        parts = [batch.pair_ids[batch.local] for batch in batches]
+        assert np.concatenate(parts).tolist() == batch_alone.pair_ids.tolist()
         assert (PAIRS.pair_query[batch_alone.pair_ids] == batch_alone.queries).all()
         assert (PAIRS.pair_doc[batch_alone.pair_ids] == batch_alone.doc_rows[:, 0]).all()
-        for sampler, part in zip(samplers, parts, strict=True):
-            batch = sampler.batch(part.pair_ids)
+        for batch in batches:
             assert batch.step == step
             assert batch.doc_rows.tolist() == batch_alone.doc_rows.tolist()
-            assert batch.pair_ids[batch.local].tolist() == part.pair_ids.tolist()
         for sampler in (*samplers, alone):
             train(sampler, step)
     assert alone.trained_steps == len(alone) == len(samplers[0]) == 20
@@ -61,7 +59,7 @@ def test_reading_further_ahead_than_the_lag_is_refused() -> None:
     sampler.sample_step(1)
     with pytest.raises(match=r"observations of step 0 are missing: .* than lag=2 allows"):
         sampler.sample_step(2)
-    sampler.observe(sampler.sampled[0][:2], *np.full((3, 2), 0.5))  # one of its two batches
+    sampler.observe(0, Observations(sampler.sampled[0][:2], *np.full((3, 2), 0.5)))  # one of its two batches
     with pytest.raises(match="observations of step 0 are missing"):
         sampler.sample_step(2)
 

@@ -25,7 +25,7 @@ from opera.retrieval.models import is_static
 from opera.run_folder.folder import RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import Prepared
-from opera.training.train import RunSamplerLink, train
+from opera.training.train import make_sampler, train
 
 STEPS, TEXTS = 3, 64
 """Steps that are timed, after one for warm-up, and documents that are encoded."""
@@ -135,12 +135,12 @@ def _seconds_per_step(prepared: Prepared) -> float:
     recipe = make_recipe({"method": "ft"}).model_copy(
         update={"train": prepared.settings.with_values(values)}
     )
-    training_set = build_training_set(
-        replace(prepared, recipe=recipe, data=replace(prepared.data, negatives=negatives))
-    )
-    timer, link = _Timer(), RunSamplerLink(prepared.model.trained, training_set, recipe)
+    data = replace(prepared.data, negatives=negatives)
+    training_set = build_training_set(replace(prepared, recipe=recipe, data=data))
+    timer, sampler, model = _Timer(), make_sampler(training_set, recipe), prepared.model.trained
     with TemporaryDirectory(prefix="opera-timing-") as folder:
-        train(link, RunWriter(Path(folder), writes=False), callbacks=[timer])
+        writer = RunWriter(Path(folder), writes=False)
+        train(model, training_set, sampler, recipe.train, writer, callbacks=[timer])
     return float(np.diff(timer.ends).mean())
 
 

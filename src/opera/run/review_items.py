@@ -87,7 +87,7 @@ def review_items(
     """
     training_set = fit.training_set
     labelled = Labelled(training_set.data, training_set.train.query_rows, training_set.pairs)
-    train = training_items(labelled, fit.noisy_labels, fit.visits, fit.kept, seed)
+    train = training_items(labelled, fit.noisy_labels, fit.visits, fit.sampler.kept, seed)
     why = "the final model ranks it above every labelled document"
     train["missing"] = [labelled.item(query, row, why) for query, row, _ in missing]
     return {

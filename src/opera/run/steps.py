@@ -183,7 +183,7 @@ def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[
     assert first is not None, "a run skips the first training only if it keeps the second"
     if session.prepared.refits:
         run.adopt(TRIAL_FOLDER)
-    session.update(**facts_of(first.training_set, first.methods))
+    session.update(**facts_of(first.training_set, first.sampler))
     return first, record
 
 

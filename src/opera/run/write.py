@@ -110,14 +110,14 @@ def _write_suspicious_pairs(run: RunWriter, fit: Fit) -> NoisyLabelsRecord | Non
         trained.data, trained.train.query_rows, trained.pairs, estimate, fit.visits
     )
     run.write_csv(SUSPICIOUS_FILE, pa.table(dict(pairs)))
-    return NoisyLabelsRecord(**counts_of(estimate, fit.visits, fit.kept))
+    return NoisyLabelsRecord(**counts_of(estimate, fit.visits, fit.sampler.kept))
 
 
 def _by_set(
     records: list[SetRecord], fit: Fit, results: Mapping[str, Evaluation]
 ) -> list[SetRecord]:
     """Add to the record of each data set its share of the sampled pairs, and its measures."""
-    drawn = np.add.reduceat(fit.times_drawn, fit.training_set.first_pairs[:-1])
+    drawn = np.add.reduceat(fit.sampler.times_drawn(), fit.training_set.first_pairs[:-1])
     return [
         record.model_copy(
             update={

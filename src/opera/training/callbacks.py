@@ -21,9 +21,9 @@ from opera.core.measure_names import trainer_key
 from opera.core.progress import progress
 from opera.core.terminal import in_one_line, log, shown
 from opera.run_folder.folder import RunWriter
+from opera.training.checkpoint import mark_complete
 from opera.training.distributed import gather_values
-from opera.training.sampler import PairSampler
-from opera.training.sampler_link import mark_complete
+from opera.training.sampler import Sampler
 
 SECOND_INTERRUPT_AFTER = 2.0
 """A second Ctrl-C stops at once if it comes at least so many seconds after the first."""
@@ -52,7 +52,7 @@ class Trace(TrainerCallback):  # type: ignore[misc]
     method's schedule adds columns between ``learning_rate`` and ``seconds``.
     """
 
-    def __init__(self, sampler: PairSampler, run: RunWriter) -> None:
+    def __init__(self, sampler: Sampler, run: RunWriter) -> None:
         self.sampler, self.run = sampler, run
         self.rows: list[dict[str, float | None]] = []
         self._learning_rate, self._step_start = 0.0, time.perf_counter()

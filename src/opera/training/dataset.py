@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from accelerate import PartialState
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
@@ -22,16 +21,13 @@ from opera.retrieval.prompts import ROLES, Role, prompt_for
 from opera.training.build import TrainingSet
 from opera.training.sampler import Batch
 
+Collator = Callable[[list[dict[str, Any]]], dict[str, Any]]
 Lookup = Callable[[IntArray], Sequence[Any]]
 """Returns the model's input for rows of the query table or of the corpus."""
 
 
 class PairDataset(Dataset[dict[str, Any]]):
-    """Looks up a batch at a time.
-
-    An item has a column for the query, a column per document, and ``label``, its pair id. Apart
-    from the texts, the loss needs only the pair ids, which the collator turns into one int64 tensor
-    ``[m]``.
+    """Looks up a batch at a time. An item has a column for the query, and a column per document.
 
     Args:
         query_rows: int32 ``[n]``, the query table's row of each training query.
@@ -44,42 +40,44 @@ class PairDataset(Dataset[dict[str, Any]]):
         self, query_rows: NDArray[np.int32], n_negatives: int, queries: Lookup, documents: Lookup
     ) -> None:
         self.query_rows, self.queries, self.documents = query_rows, queries, documents
-        self.column_names = [*column_names(n_negatives), "label"]
+        self.column_names = column_names(n_negatives)
 
     def __len__(self) -> int:
         return len(self.query_rows)
 
-    def __getitems__(self, batch: Batch) -> list[dict[str, Any]]:
-        """Return the items of a batch."""
-        queries = self.queries(self.query_rows[batch.queries])
-        documents = iter(self.documents(batch.doc_rows.ravel()))
-        return [
-            {
-                "anchor": query,
-                **{name: next(documents) for name in self.column_names[1:-1]},
-                "label": pair_id,
-            }
-            for pair_id, query in zip(batch.pair_ids.tolist(), queries, strict=True)
+    def __getitems__(self, batch: Batch) -> tuple[Batch, list[dict[str, Any]]]:
+        """Return a batch with the items of this process."""
+        queries = self.queries(self.query_rows[batch.queries[batch.local]])
+        documents = iter(self.documents(batch.doc_rows[batch.local].ravel()))
+        anchor, *others = self.column_names
+        return batch, [
+            {anchor: query, **{name: next(documents) for name in others}} for query in queries
         ]
+
+
+def collate(read: tuple[Batch, list[dict[str, Any]]], collator: Collator) -> dict[str, Any]:
+    """Collate the items of a batch. The loss gets the batch as its labels."""
+    batch, items = read
+    return {**collator(items), "label": batch}
 
 
 def collate_tokens(
     items: Sequence[dict[str, Any]], prompt_lengths: Mapping[str, int | None]
 ) -> dict[str, Any]:
-    """Turn items with token ids into a batch for the loss, all on the CPU.
+    """Turn items with token ids into columns for the loss, all on the CPU.
 
     Args:
         items: the rows of the batch.
         prompt_lengths: tokens of each column's prompt, for a pooling that excludes the prompt.
 
     Returns:
-        ``label``, int64 ``[m]``, and for each column the lists ``COLUMN_input_ids``.
+        The lists ``COLUMN_input_ids``.
     """
-    batch: dict[str, Any] = {"label": torch.tensor([item["label"] for item in items])}
+    columns: dict[str, Any] = {}
     for column, length in prompt_lengths.items():
-        batch[f"{column}_input_ids"] = [item[column] for item in items]
-        batch[f"{column}_prompt_length"] = length
-    return batch
+        columns[f"{column}_input_ids"] = [item[column] for item in items]
+        columns[f"{column}_prompt_length"] = length
+    return columns
 
 
 def column_names(n_negatives: int) -> list[str]:
@@ -95,7 +93,7 @@ def column_roles(settings: TrainSettings) -> dict[str, Role]:
 
 def make_dataset(
     model: SentenceTransformer, training_set: TrainingSet, settings: TrainSettings
-) -> tuple[PairDataset, Callable[..., dict[str, Any]] | None]:
+) -> tuple[PairDataset, Collator | None]:
     """Return the data set and its collator, which is ``None`` for that of sentence-transformers.
 
     The data set holds row numbers for a model that looks up vectors. Otherwise it holds token ids,

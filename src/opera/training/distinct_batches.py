@@ -13,10 +13,10 @@ from opera.core.terminal import counted
 from opera.methods import Draw, Method
 from opera.methods.draws import draw_weighted_documents
 from opera.training.documents import KnownPositives
-from opera.training.sampler import SetSampler
+from opera.training.sampler import DataSetSampler
 
 
-class DistinctSampler(SetSampler):
+class DistinctSampler(DataSetSampler):
     """Samples batches that hold each query once, because a loss in a script may take the documents
     of all other rows for negatives.
 

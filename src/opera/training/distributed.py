@@ -10,6 +10,8 @@ import zlib
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+import torch
 from numpy.typing import NDArray
 from sentence_transformers.util import all_gather, all_gather_with_grad
 from torch import Tensor
@@ -51,3 +53,9 @@ def gather_embeddings(embeddings: Tensor) -> Tensor:
 def gather_values(values: Tensor) -> Tensor:
     """Gather values ``[m, k]`` of all processes to ``[W·m, k]``, without gradients."""
     return all_gather(values) if process_count() > 1 else values
+
+
+def gather_columns(*columns: Tensor) -> NDArray[np.float32]:
+    """Gather columns ``[m]`` of all processes: float32 ``[columns, W·m]``, without gradients."""
+    values = torch.stack([column.float() for column in columns], dim=1)
+    return np.asarray(gather_values(values).cpu().numpy().T)

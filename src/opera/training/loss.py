@@ -23,10 +23,9 @@ from opera.config.training import TrainSettings
 from opera.encoder.forward import Column, embed_columns, pads, token_features
 from opera.labels.ranks import p_values
 from opera.training.build import TrainingSet
-from opera.training.distributed import gather_embeddings
+from opera.training.distributed import gather_columns, gather_embeddings
 from opera.training.documents import KnownPositives
-from opera.training.sampler import Batch
-from opera.training.sampler_link import SamplerLink
+from opera.training.sampler import Batch, Observations, Sampler
 
 
 def info_nce_losses(
@@ -71,12 +70,11 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             these lengths and the full length; methods observe the loss at the full length.
 
     Attributes:
-        link: holds the documents and weights of each batch, and receives the observations; set it
-            before training.
+        sampler: receives the observations; set it before training.
     """
 
     model: SentenceTransformer
-    link: SamplerLink
+    sampler: Sampler
     packs = True
     """Whether texts may be packed; a compiled model does not allow it."""
     negatives_are_random = True
@@ -123,13 +121,13 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         """Return the losses that methods observe, float ``[m]``, without gradients."""
         return losses.detach()
 
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Batch) -> Tensor:
         """Return the mean of loss times weight over a batch; methods observe unweighted losses.
 
         Args:
             sentence_features: the columns anchor, positive and negatives, as the model's inputs or
                 as token ids from :func:`opera.training.dataset.collate_tokens`.
-            labels: int64 ``[m]``, the pair ids.
+            labels: the batch.
 
         Raises:
             TrainingError: if a loss is not a finite number.
@@ -171,7 +169,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         return at_least_float32(embeddings), random_state
 
     def calculate_loss(
-        self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
+        self, reps: list[list[Tensor]], labels: Batch | None = None, *, with_backward: bool = False
     ) -> Tensor:
         """Return the loss; ``reps`` has ``[texts, dimension]`` per column and mini-batch."""
         assert labels is not None
@@ -180,14 +178,13 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             torch.autograd.backward(loss)
         return loss.detach() if with_backward else loss
 
-    def loss_of(self, labels: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
+    def loss_of(self, batch: Batch, embeddings: Sequence[Tensor]) -> Tensor:
         """Return the mean of loss times weight, and report the observations.
 
         Args:
-            labels: int64 ``[m]``, the pair ids.
+            batch: the pairs of all processes.
             embeddings: float ``[m, dimension]`` per column, of this process.
         """
-        batch = self.link.batch(labels)
         device = embeddings[0].device
         # Cosines are float32, even those of embeddings in half precision.
         with torch.autocast(device.type, enabled=False):
@@ -201,7 +198,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             similarity = batch_cosines(queries, documents)
             losses = self.batch_losses(similarity, excluded, batch)
             observed = self.observed(similarity, excluded, batch, losses)
-            self._observe(labels, batch, similarity.detach(), observed, known)
+            self._observe(batch, similarity.detach(), observed, known)
             for size in self.sizes:
                 losses = losses + self.batch_losses(
                     batch_cosines(queries[:, :size], documents[:, :size]), excluded, batch
@@ -209,12 +206,9 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         weights = torch.from_numpy(batch.weights[batch.local]).to(device)
         return (losses * weights).mean() / (1 + len(self.sizes))
 
-    def _observe(
-        self, pair_ids: Tensor, batch: Batch, similarity: Tensor, losses: Tensor, known: Tensor
-    ) -> None:
-        """Report each pair's cosine, loss ``[m]`` and p-value, from ``similarity [m, M]`` and
+    def _observe(self, batch: Batch, similarity: Tensor, losses: Tensor, known: Tensor) -> None:
+        """Report each pair's similarity, loss ``[m]`` and p-value, from ``similarity [m, M]`` and
         ``known [m, M]``."""
-        cosines = similarity[:, batch.local].diagonal()
         # p-values compare a document with random documents of the same data set only.
         document_sets = np.tile(batch.sets, batch.doc_rows.shape[1])
         foreign = torch.from_numpy(batch.sets[batch.local][:, None] != document_sets)
@@ -224,7 +218,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             for first in range(len(batch.doc_rows), known.shape[1], len(batch.doc_rows)):
                 excluded[rows, first + batch.local.start + rows] = True
         p = p_values(similarity, excluded, batch.local.start)
-        self.link.observe(pair_ids, cosines, losses, p)
+        columns = gather_columns(similarity[:, batch.local].diagonal(), losses, p)
+        self.sampler.observe(batch.step, Observations(batch.pair_ids, *columns))
 
 
 class InfoNCELoss(InBatchLoss):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate.utils import extract_model_from_parallel
 from sentence_transformers import SentenceTransformer
@@ -14,22 +15,19 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from sentence_transformers.util import cos_sim
 from torch import Tensor, nn
 
-from opera.core.arrays import IntArray
 from opera.core.errors import SettingError, TrainingError
-from opera.core.processes import process_index
+from opera.core.processes import process_count, process_index
 from opera.core.terminal import counted, shown
 from opera.labels.ranks import p_values
-from opera.training.distributed import gather_embeddings, gather_values
+from opera.training.distributed import gather_columns, gather_embeddings, gather_values
 from opera.training.loss import at_least_float32, batch_cosines, info_nce_losses
-from opera.training.pair_rows import PairRows
-from opera.training.sampler_link import SamplerLink
+from opera.training.pair_rows import PairRows, rows_of
+from opera.training.sampler import Observations
 
 BLOCK_SIMILARITIES = 2**24
 """Bounds the size of a block of similarities."""
 Gather = Callable[[Tensor], Tensor]
 """Concatenates the tensors of all processes."""
-RowsOf = Callable[[Tensor], tuple[PairRows, IntArray]]
-"""Returns the data set of a batch, and the ids of its pairs there."""
 
 
 class ObservedLoss(nn.Module):
@@ -43,13 +41,13 @@ class ObservedLoss(nn.Module):
     backward pass.
 
     Args:
-        link: holds the weights of each batch, and receives the observations.
-        rows_of: finds the rows of a batch.
+        data_sets: hold the weights of each batch, and receive the observations.
         model: the model that trains.
         loss: a loss of sentence-transformers over (anchor, positive, negatives).
         temperature: of the reported InfoNCE.
 
     Attributes:
+        ended: whether the training is over.
         masks: whether OPERA excludes known positives from the negatives of their queries.
         shares_with_positives: of each batch, the fraction of rows that the loss compared with a
             known positive.
@@ -57,15 +55,14 @@ class ObservedLoss(nn.Module):
 
     def __init__(
         self,
-        link: SamplerLink,
-        rows_of: RowsOf,
+        data_sets: Sequence[PairRows],
         model: SentenceTransformer,
         loss: nn.Module,
         temperature: float,
     ) -> None:
         super().__init__()
         self.masks, self.shares_with_positives = weighable(loss) is not None, list[float]()
-        self.link, self.rows_of, self.temperature = link, rows_of, temperature
+        self.data_sets, self.temperature, self.ended = data_sets, temperature, False
         self.model, self.loss = model, loss  # the trainer replaces the model in both if distributed
         # whether the loss compares queries with the documents of all processes
         self.across = any(getattr(part, "gather_across_devices", False) for part in chain_of(loss))
@@ -78,16 +75,16 @@ class ObservedLoss(nn.Module):
         """
         features, pair_ids = list(sentence_features), labels
         is_training = torch.is_grad_enabled() and self._bare.training
-        if self.link.ended or not is_training:
+        if self.ended or not is_training:
             return self.loss(features, labels)
         if pair_ids is None or pair_ids.ndim != 1 or pair_ids.is_floating_point():
             raise TrainingError(
                 "PairPruning: the batch has no pair ids; pass "
                 "train_dataset=pruning.dataset to the trainer"
             )
-        rows, ids = self.rows_of(pair_ids)
-        batch, labels = self.link.batch(pair_ids), rows.labels(ids, pair_ids.device)
-        factors = torch.from_numpy(batch.weights[batch.local])
+        rows, ids = rows_of(self.data_sets, pair_ids.cpu().numpy())
+        factors = torch.from_numpy(rows.batch(ids).weights)
+        labels = rows.labels(ids, pair_ids.device)
         all_ids = gather_values(pair_ids) if self.across else pair_ids
         first = process_index() * len(ids) if self.across else 0
         marks = rows.known_positives(ids, all_ids.cpu().numpy(), first), rows.not_comparable(ids)
@@ -103,8 +100,16 @@ class ObservedLoss(nn.Module):
             observed = self._observations(embedded, len(features), excluded, incomparable)
         if not self.masks:
             self.shares_with_positives.append(float(known.any(1).float().mean()))
-        self.link.observe(pair_ids, *observed)
+        self._report(pair_ids, *observed)
         return value
+
+    def _report(self, pair_ids: Tensor, *observed: Tensor) -> None:
+        """Pass the observations of all processes to the data sets, a batch at a time."""
+        all_ids, columns = gather_values(pair_ids).cpu().numpy(), gather_columns(*observed)
+        batches = (np.split(values, process_count(), axis=-1) for values in (all_ids, columns))
+        for batch_ids, batch_columns in zip(*batches, strict=True):
+            rows, ids = rows_of(self.data_sets, batch_ids)
+            rows.observe(Observations(ids, *batch_columns))
 
     @property
     def _bare(self) -> SentenceTransformer:

@@ -15,13 +15,12 @@ from sentence_transformers.base.sampler import (
     DefaultBatchSampler,
     MultiDatasetBatchSamplers,
 )
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import RandomSampler
 from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from opera.core.arguments import flag, number, text, whole_number
-from opera.core.arrays import IntArray
 from opera.core.errors import ModelError, RunFolderError, SettingError, TrainingError
 from opera.core.files import check_output, is_page
 from opera.core.paths import user_path
@@ -32,20 +31,20 @@ from opera.labels.review_page import SUFFIXES, chosen_items, write_review
 from opera.labels.visits import FirstVisits
 from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
 from opera.run_folder.folder import SAMPLER_FILE
+from opera.training.checkpoint import SamplerCallback, read_state
 from opera.training.distinct_batches import DistinctSampler
 from opera.training.distributed import refuse_differences
 from opera.training.documents import DocumentPool
 from opera.training.observed_loss import ObservedLoss, temperature_of
 from opera.training.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all, with_list_prompts
 from opera.training.pretrained_scores import pretrained_scores
-from opera.training.sampler import PairSampler
-from opera.training.sampler_link import SamplerLink, read_state
+from opera.training.sampler import Sampler
 
 DEFAULT_PREFETCH = 2
 """Batches that each worker of torch's data loader reads ahead."""
 
 
-class PairPruning(SamplerLink):
+class PairPruning(SamplerCallback):
     """Lets one of OPERA's methods sample the batches of a ``SentenceTransformerTrainer``.
 
         pruning = opera.PairPruning(model, dataset, args=args)
@@ -123,16 +122,15 @@ class PairPruning(SamplerLink):
         )
         self.method_settings = self.method.settings_class.parse(settings)
         self.temperature, self._prompts = temperature, getattr(args, "prompts", None) or None
-        self.sampler, self._seed = self.batches_of, 0
+        self.sampler, self.callback, self._seed = self.make_batch_sampler, self, 0
         self._losses: dict[str, ObservedLoss] = {}
-        self.batches = read_all(dataset)
-        self.first_pairs = np.cumsum([0, *(rows.pairs.n_pairs for rows in self.batches)])
-        self.names = [rows.name for rows in self.batches]
-        for rows in self.batches:
+        self.data_sets = read_all(dataset)
+        self.names = [rows.name for rows in self.data_sets]
+        for rows in self.data_sets:
             self.method.check(self.method_settings, rows.pairs.n_queries, rows.pairs.n_pairs)
             if self.method.needs_scores(self.method_settings):
                 rows.vectors = rows.encode(model, self._prompts)
-        by_name = {rows.name: rows.dataset for rows in self.batches}
+        by_name = {rows.name: rows.dataset for rows in self.data_sets}
         self.dataset = by_name if isinstance(dataset, Mapping) else by_name[ONLY]
         if args is not None:
             args.batch_sampler = self.sampler
@@ -166,7 +164,7 @@ class PairPruning(SamplerLink):
         Raises:
             SettingError: before training, or for an unknown name.
         """
-        return self._trained_batches(name, "noisy_labels").noisy_labels()
+        return self._trained_rows(name, "noisy_labels").noisy_labels()
 
     def review(
         self, path: str | Path, *, name: str = ONLY, items: int = 200, overwrite: bool = False
@@ -196,30 +194,25 @@ class PairPruning(SamplerLink):
             overwrite=flag(overwrite, "overwrite"),
             ours=lambda file: is_page(file, "OPERA review"),
         )
-        contents = self._trained_batches(name, "review").review(self._seed)
+        contents = self._trained_rows(name, "review").review(self._seed)
         chosen = chosen_items(contents, {}, whole_number(items, "items", 1))
         write_review(file, "Rows of the data set", "train", contents, chosen)
         return file
 
-    def _trained_batches(self, name: str, function: str) -> PairRows:
+    def _trained_rows(self, name: str, function: str) -> PairRows:
         if name not in self.names:
             raise SettingError(f"{function}: name must be one of {self.names}, got {shown(name)}")
         if not self.samplers:
             raise SettingError(f"{function}: nothing is trained yet; call it after trainer.train()")
-        return self.batches[self.names.index(name)]
+        return self.data_sets[self.names.index(name)]
 
-    def rows_of(self, pair_ids: Tensor) -> tuple[PairRows, IntArray]:
-        """Return the data set of a batch, and the ids of its pairs in the data set."""
-        number, ids = self._of_sampler(pair_ids.cpu().numpy())
-        return self.batches[number], ids
-
-    def batches_of(self, dataset: Any, **how: Any) -> Any:
+    def make_batch_sampler(self, dataset: Any, **how: Any) -> Any:
         """Return OPERA's batch sampler for ``pruning.dataset``, and torch's for other data sets.
 
         Raises:
             TrainingError: if a training or an evaluation has already read the data set.
         """
-        rows = next((rows for rows in self.batches if rows.dataset is dataset), None)
+        rows = next((rows for rows in self.data_sets if rows.dataset is dataset), None)
         if rows is None:
             return DefaultBatchSampler(
                 RandomSampler(dataset, generator=how.get("generator")), **how
@@ -253,7 +246,7 @@ class PairPruning(SamplerLink):
         other_prompts = self._prompts != (args.prompts or None)
         for wrong, message in (
             (
-                other_prompts and any(rows.vectors for rows in self.batches),
+                other_prompts and any(rows.vectors for rows in self.data_sets),
                 f"args.prompts={shown(args.prompts)}: the pairs were scored with "
                 f"{shown(self._prompts)}; pass the trainer's arguments to PairPruning (args=args)",
             ),
@@ -262,7 +255,7 @@ class PairPruning(SamplerLink):
                 "PairPruning: no loss is watched; pass loss=pruning.watch(loss) to the trainer",
             ),
             (
-                not all(rows.length for rows in self.batches),
+                not all(rows.length for rows in self.data_sets),
                 "PairPruning: the trainer does not train on pruning.dataset; pass "
                 "train_dataset=pruning.dataset to the trainer, unchanged, and set "
                 "args.batch_sampler = pruning.sampler",
@@ -271,7 +264,7 @@ class PairPruning(SamplerLink):
             if wrong:
                 raise SettingError(message)
         loader = kwargs["train_dataloader"]
-        for rows in self.batches:
+        for rows in self.data_sets:
             loader.collate_fn.prompts = with_list_prompts(loader.collate_fn.prompts, rows.lists)
         processes, accumulation = process_count(), args.gradient_accumulation_steps
         prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
@@ -280,19 +273,20 @@ class PairPruning(SamplerLink):
         epochs, left = divmod(state.max_steps, updates)
         read = (epochs * per_epoch + min(left * accumulation, per_epoch)) * processes
         in_turns = args.multi_dataset_batch_sampler == MultiDatasetBatchSamplers.ROUND_ROBIN
-        lengths = [1 if in_turns else rows.length for rows in self.batches]
-        for rows, length in zip(self.batches, lengths, strict=True):
+        lengths = [1 if in_turns else rows.length for rows in self.data_sets]
+        for rows, length in zip(self.data_sets, lengths, strict=True):
             draws = max(1, math.ceil(read * length / sum(lengths)))
             rows.sampler = self._sampler(rows, draws, lag)
-        self.samplers = [rows.sampler for rows in self.batches]
+        self.samplers = [rows.sampler for rows in self.data_sets]
         if state.global_step:
             skips = 0 if args.ignore_data_skip else state.global_step % updates
             self._resume(args, state, skips * accumulation * processes)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Report how many rows had a known positive among their negatives."""
-        super().on_train_end(args, state, control, **kwargs)
+        """Report how many rows had a known positive among their negatives. The losses accept rows
+        without pair ids again."""
         for loss in self._losses.values():
+            loss.ended = True
             if any(loss.shares_with_positives) and process_index() == 0:
                 log.warning(
                     "note: for %.1f%% of the trained rows, other documents of the batch were known "
@@ -312,7 +306,7 @@ class PairPruning(SamplerLink):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two optimizer steps."""
-        starts = {str(number): rows.epoch_start for number, rows in enumerate(self.batches)}
+        starts = {str(number): rows.epoch_start for number, rows in enumerate(self.data_sets)}
         method = zlib.crc32(self.method.name.encode())
         return {**super().state_dict(), "epoch_starts": starts, "method": method}
 
@@ -336,7 +330,7 @@ class PairPruning(SamplerLink):
             self.load_state_dict(sampler_state)
             trained = [
                 rows.resume(int(sampler_state["epoch_starts"][str(number)]), skipped > 0)
-                for number, rows in enumerate(self.batches)
+                for number, rows in enumerate(self.data_sets)
             ]
             if sum(trained) != skipped:
                 raise ValueError(
@@ -348,15 +342,7 @@ class PairPruning(SamplerLink):
                 "args.output_dir, with the same data set, method and arguments"
             ) from None
 
-    def _observe(
-        self, number: int, pair_ids: IntArray, similarity: Any, losses: Any, p: Any
-    ) -> None:
-        # Only the first visit gives a p-value: later the model has trained on the pair.
-        first_p = np.where(self.batches[number].was_trained(pair_ids), np.float32(np.nan), p)
-        super()._observe(number, pair_ids, similarity, losses, first_p)
-        self.batches[number].mark_trained(pair_ids)
-
-    def _sampler(self, rows: PairRows, draws: int, lag: int) -> PairSampler:
+    def _sampler(self, rows: PairRows, draws: int, lag: int) -> Sampler:
         scores = self._scores(rows)
         values = () if scores is None else (scores.similarity, scores.loss)
         arrays = (rows.pairs.pair_query, rows.pairs.pair_doc, *values)
@@ -367,7 +353,7 @@ class PairPruning(SamplerLink):
         visits = FirstVisits.none(rows.pairs.n_pairs, copies=rows.copies if repeated else None)
         documents = rows.documents[:, :0] if self._loss_of(rows).masks else rows.documents
         batches = DistinctSampler(method, documents, rows.known)
-        return PairSampler([batches], rows.pairs, plan, rows.batch_size, lag=lag, visits=visits)
+        return Sampler([batches], rows.pairs, plan, rows.batch_size, lag=lag, visits=visits)
 
     def _loss_of(self, rows: PairRows) -> ObservedLoss:
         return self._losses.get(rows.name) or next(iter(self._losses.values()))
@@ -399,7 +385,7 @@ class PairPruning(SamplerLink):
                 "model for both"
             )
         temperature = temperature_of(module) if self.temperature is None else self.temperature
-        observed = ObservedLoss(self, self.rows_of, self.model, module, temperature)
+        observed = ObservedLoss(self.data_sets, self.model, module, temperature)
         if self.method.weighs and not observed.masks:
             raise SettingError(
                 f"method={self.method.name}: the method weighs pairs, which "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -26,7 +26,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from opera.core.arrays import BoolArray, IntArray
-from opera.core.errors import DataError, SettingError
+from opera.core.errors import DataError, SettingError, TrainingError
 from opera.core.terminal import counted, log, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs, pair_keys
@@ -37,7 +37,7 @@ from opera.labels.review import Item, Labelled, training_items
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import with_separate_settings
 from opera.training.documents import KnownPositives
-from opera.training.sampler import PairSampler
+from opera.training.sampler import Batch, Observations, Sampler
 
 LABEL_COLUMNS = ("label", "labels", "score", "scores")
 """sentence-transformers takes the first of these columns that exists as the label."""
@@ -96,7 +96,7 @@ class PairRows:
             are not texts.
     """
 
-    sampler: PairSampler
+    sampler: Sampler
     vectors: tuple[Vectors, Vectors] | None = None
     drop_last = False
     length = batch_size = epoch_start = _to_skip = 0
@@ -215,14 +215,35 @@ class PairRows:
         self._to_skip = self.sampler.trained_steps - epoch_start if skips else 0
         return self._to_skip
 
+    def batch(self, pair_ids: IntArray) -> Batch:
+        """Return the first untrained step that holds the pairs.
+
+        Raises:
+            TrainingError: if there is none.
+        """
+        for _, batch in sorted(self.sampler.pending.items()):
+            if np.array_equal(batch.pair_ids, pair_ids):
+                return batch
+        raise TrainingError(
+            "the loss got a batch that the method did not sample; create a PairPruning for each "
+            "training, pass train_dataset=pruning.dataset, callbacks=[pruning.callback] and "
+            "args.batch_sampler = pruning.sampler to the trainer, and do not use "
+            "auto_find_batch_size, split_batches, dispatch_batches or DataParallel"
+        )
+
+    def observe(self, observations: Observations) -> None:
+        """Pass the observations of a batch to the sampler. Only the first visit of a pair gives a
+        p-value: later the model has trained on the pair."""
+        pair_ids, _, _, p = observations
+        first_p = np.where(self._trained_copies[self.copies[pair_ids]], np.float32(np.nan), p)
+        step = self.batch(pair_ids).step
+        self.sampler.observe(step, observations._replace(p=first_p))
+        self.mark_trained(pair_ids)
+
     def mark_trained(self, pair_ids: IntArray) -> None:
         """Record that the model trained on these pairs."""
         self._trained_copies[self.copies[pair_ids]] = True
         self._trained_documents[self.pairs.pair_doc[pair_ids]] = True
-
-    def was_trained(self, pair_ids: IntArray) -> BoolArray:
-        """Whether the model trained on each pair, or on a copy of it."""
-        return self._trained_copies[self.copies[pair_ids]]
 
     def known_positives(self, pair_ids: IntArray, batch: IntArray, first: int) -> BoolArray:
         """Mark the known positives among the negatives of pairs ``[m]``: bool ``[m, B · c]``.
@@ -279,6 +300,13 @@ def read_all(dataset: Any) -> list[PairRows]:
     for name, rows in (dataset if isinstance(dataset, Mapping) else {ONLY: dataset}).items():
         sets.append(PairRows(name, rows, sum(part.pairs.n_pairs for part in sets)))
     return sets
+
+
+def rows_of(data_sets: Sequence[PairRows], pair_ids: IntArray) -> tuple[PairRows, IntArray]:
+    """Return the data set of a batch, and the ids of its pairs in this data set."""
+    firsts = [rows.first for rows in data_sets]
+    rows = data_sets[np.searchsorted(firsts, pair_ids[0], side="right") - 1]
+    return rows, pair_ids - rows.first
 
 
 def without_lists(

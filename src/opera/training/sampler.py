@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.errors import TrainingError
 from opera.core.rng import generator
+from opera.core.terminal import counted
 from opera.data.pairs import TrainingPairs
 from opera.labels.visits import FirstVisits
 from opera.methods import Draw, Method, Plan
@@ -25,8 +26,7 @@ from opera.training.negatives import Negatives
 from opera.training.quotas import Quotas
 
 ADVICE_NOT_FINITE = "lower learning_rate, or set precision=fp32"
-SAVED_OF_BATCH = ("pair_ids", "doc_rows", "weights", "queries", "sets", "schedule")
-SAVED_OF_OBSERVATION = ("pair_ids", "similarity", "loss", "p")
+ARRAYS_OF_BATCH = ("pair_ids", "doc_rows", "weights", "queries", "sets")
 
 
 def not_finite(quantity: str, step: int) -> TrainingError:
@@ -36,7 +36,7 @@ def not_finite(quantity: str, step: int) -> TrainingError:
 
 @dataclass(frozen=True)
 class Batch:
-    """The pairs of one forward pass of all processes, or of a step.
+    """The pairs that all processes compute in one forward pass, or all pairs of a step.
 
     Attributes:
         step: the step that the batch belongs to, from 0.
@@ -58,8 +58,29 @@ class Batch:
     schedule: Mapping[str, float]
     local: slice = field(default_factory=lambda: slice(None))
 
+    def part(self, rows: slice, local: slice) -> Batch:
+        """Return some rows of a step, of which this process computes the ``local`` ones."""
+        arrays = {name: getattr(self, name)[rows] for name in ARRAYS_OF_BATCH}
+        return replace(self, **arrays, local=local)
 
-class SetSampler:
+
+class Observations(NamedTuple):
+    """What the loss reports about the pairs of a batch.
+
+    Attributes:
+        pair_ids: int64 ``[m]``.
+        similarity: float32 ``[m]``, the similarity of query and document.
+        loss: float32 ``[m]``, without weights.
+        p: float32 ``[m]``, the p-values of :class:`opera.labels.visits.FirstVisits`.
+    """
+
+    pair_ids: IntArray
+    similarity: FloatArray
+    loss: FloatArray
+    p: FloatArray
+
+
+class DataSetSampler:
     """Samples pairs from one data set.
 
     The method samples full batches. Pairs that a step does not need wait for the next step.
@@ -126,12 +147,11 @@ class SetSampler:
         self.method.load_state_dict(state.get("method", {}))
 
 
-class PairSampler:
-    """Samples a step at a time and cuts it into the batches of this process.
+class Sampler:
+    """Samples the pairs of a training, a step at a time.
 
-    Trainers read the length once, so it never changes. Every process samples the same
-    steps from the same scores, and takes its part of each batch. The pair ids of a batch identify
-    its step: the first sampled step that holds them and is not trained.
+    Every process samples the same steps from the same scores, and computes its part of each batch.
+    Trainers read the length once, so it never changes.
 
     Args:
         sets: a sampler per data set, in the order of the pairs.
@@ -149,6 +169,7 @@ class PairSampler:
     Attributes:
         trained_steps: how many steps are trained.
         sampled: int32 ``[B]`` per step, the pair ids sampled so far.
+        pending: the steps that are sampled and not trained, by number.
         trained: bool ``[N]``, the pairs trained so far.
         schedule: the method's schedule at the last trained step.
         mean_loss: of the last trained step.
@@ -157,7 +178,7 @@ class PairSampler:
 
     def __init__(
         self,
-        sets: Sequence[SetSampler],
+        sets: Sequence[DataSetSampler],
         pairs: TrainingPairs,
         plan: Plan,
         batch_size: int,
@@ -171,34 +192,34 @@ class PairSampler:
         visits: FirstVisits | None = None,
     ) -> None:
         self.sets, self.pairs, self.plan, self.quotas = list(sets), pairs, plan, quotas
-        self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
-        self.rank, self.world_size = rank, world_size
-        self.pair_weights, self._global_batch_size = pair_weights, batch_size * world_size
+        self.n_negatives, self.lag, self.pair_weights = n_negatives, lag, pair_weights
+        self._size_of_all = batch_size * world_size
+        self._local = slice(rank * batch_size, (rank + 1) * batch_size)
         self.trained_steps = 0
         self.sampled: list[NDArray[np.int32]] = []
+        self.pending: dict[int, Batch] = {}
         self.trained = np.zeros(pairs.n_pairs, dtype=bool)
         self.schedule: Mapping[str, float] = {}
         self.mean_loss = math.nan
         self.visits = FirstVisits.none(pairs.n_pairs) if visits is None else visits
-        for number, one_set in enumerate(sets):
-            one_set.method.visits = self.visits.part(number)
-        self._pending: dict[int, Batch] = {}
-        self._observed: dict[int, list[NDArray[Any]]] = {}
+        for number, data_set in enumerate(sets):
+            data_set.method.visits = self.visits.part(number)
+        self._observed: dict[int, Observations] = {}
 
     @property
     def kept(self) -> BoolArray:
         """The pairs that the methods do not prune before training: bool ``[N]``."""
-        return np.concatenate([one_set.method.kept for one_set in self.sets])
+        return np.concatenate([data_set.method.kept for data_set in self.sets])
 
     def __len__(self) -> int:
-        return self.plan.max_steps * self.plan.batch_size // self._global_batch_size
+        return self.plan.max_steps * self.plan.batch_size // self._size_of_all
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the part of each batch that this process computes."""
+        """Yield the batches of all processes, with the rows of this process."""
         for step in self.upcoming(self.plan.max_steps):
-            for start in range(0, self.plan.batch_size, self._global_batch_size):
-                start += self.rank * self.batch_size
-                yield self._part(step, start, start + self.batch_size)
+            for start in range(0, self.plan.batch_size, self._size_of_all):
+                rows = slice(start, start + self._size_of_all)
+                yield self.pending[step].part(rows, self._local)
 
     def upcoming(self, end: float = math.inf) -> Iterator[int]:
         """Yield sampled steps up to ``end``: first steps that are sampled but not trained, then new
@@ -206,7 +227,7 @@ class PairSampler:
 
         Steps after ``max_steps`` use the schedule's last values.
         """
-        yield from (step for step in sorted(self._pending) if step < end)
+        yield from (step for step in sorted(self.pending) if step < end)
         while (step := len(self.sampled)) < end:
             self.sample_step(step)
             yield step
@@ -225,52 +246,43 @@ class PairSampler:
         counts = [size] if self.quotas is None else self.quotas.of_step(step, size).tolist()
         ids, rows, weights = [], [], []
         firsts = self.visits.first_pairs.tolist()
-        for one_set, count, first in zip(self.sets, counts, firsts, strict=False):
+        for data_set, count, first in zip(self.sets, counts, firsts, strict=False):
             if count == 0:
                 continue
-            draw = one_set.take(count)
+            draw = data_set.take(count)
             ids.append(draw.pair_ids + first)
             weights.append(draw.weights)
-            rows.append(one_set.documents(draw.pair_ids, self.n_negatives, self.plan.seed, step))
+            rows.append(data_set.documents(draw.pair_ids, self.n_negatives, self.plan.seed, step))
         pair_ids, doc_rows, factors = (np.concatenate(parts) for parts in (ids, rows, weights))
-        if len(ids) > 1 and size > self._global_batch_size:  # mix the sets in every part
+        if len(ids) > 1 and size > self._size_of_all:  # mix the sets in every part
             order = generator(self.plan.seed, "sampler.sets", step).permutation(size)
             pair_ids, doc_rows, factors = pair_ids[order], doc_rows[order], factors[order]
         if self.pair_weights is not None:
             factors = (factors * self.pair_weights[pair_ids]).astype(np.float32)
         queries, sets = self.pairs.pair_query[pair_ids], self.visits.set_of(pair_ids)
         batch = Batch(step, pair_ids, doc_rows, factors, queries, sets, self._schedule())
-        self._pending[step] = batch
+        self.pending[step] = batch
         self.sampled.append(pair_ids.astype(np.int32))
         return batch
 
-    def batch(self, pair_ids: IntArray) -> Batch:
-        """Return the first untrained batch of all processes whose local part is ``[m]`` pairs.
+    def observe(self, step: int, observations: Observations) -> None:
+        """Store the observations of a batch of a step, for use ``lag`` steps later.
+
+        A step counts as trained as soon as all its pairs are observed.
 
         Raises:
-            TrainingError: if there is no such batch.
+            TrainingError: if a loss is not a finite number.
         """
-        local = slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
-        step, start = self._find(pair_ids, local.start, self._global_batch_size)
-        first = start - local.start
-        return replace(self._part(step, first, first + self._global_batch_size), local=local)
-
-    def observe(
-        self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray, p: FloatArray
-    ) -> None:
-        """Store the observations of a process's batch ``[m]``, for use ``lag`` steps later.
-
-        A step counts as trained as soon as all its pairs are observed. ``p`` holds the p-values of
-        :class:`opera.labels.visits.FirstVisits`.
-        """
-        step, _ = self._find(pair_ids, 0, self.batch_size)
-        new: list[NDArray[Any]] = [np.asarray(part) for part in (pair_ids, similarity, loss, p)]
+        finite, pairs = np.isfinite(observations.loss), counted(len(observations.loss), "pair")
+        if not finite.all():
+            raise not_finite(f"the loss of {(~finite).sum()} of {pairs}", self.trained_steps)
         if step in self._observed:
-            new = [np.concatenate(parts) for parts in zip(self._observed[step], new, strict=True)]
-        self._observed[step] = new
-        if len(new[0]) == self.plan.batch_size:
-            self.mean_loss = float(new[2].mean(dtype=np.float64))
-            batch = self._pending.pop(step)
+            parts: Any = zip(self._observed[step], observations, strict=True)
+            observations = Observations(*map(np.concatenate, parts))
+        self._observed[step] = observations
+        if len(observations.pair_ids) == self.plan.batch_size:
+            self.mean_loss = float(np.mean(observations.loss, dtype=np.float64))
+            batch = self.pending.pop(step)
             self.schedule = batch.schedule
             self.trained[batch.pair_ids] = True
             self.trained_steps += 1
@@ -287,8 +299,8 @@ class PairSampler:
         """Return all first visits, including observations that no step has used yet."""
         visits = replace(self.visits, p=self.visits.p.copy(), step=self.visits.step.copy())
         for step in sorted(self._observed):
-            pair_ids, _, _, p = self._observed[step]
-            visits.record(step, pair_ids, p)
+            observations = self._observed[step]
+            visits.record(step, observations.pair_ids, observations.p)
         return visits
 
     def state_dict(self) -> dict[str, Any]:
@@ -298,17 +310,14 @@ class PairSampler:
             "fingerprint": self.pairs.fingerprint,
             "drawn": self.sampled_ids(),
             "trained": self.trained.copy(),
-            "sets": {str(number): one.state_dict() for number, one in enumerate(self.sets)},
+            "sets": {str(number): part.state_dict() for number, part in enumerate(self.sets)},
             "visits": self.visits.state_dict(),
             "schedule": self.schedule,
             "pending": {
-                str(step): {name: getattr(batch, name) for name in SAVED_OF_BATCH}
-                for step, batch in self._pending.items()
+                str(step): {name: getattr(batch, name) for name in (*ARRAYS_OF_BATCH, "schedule")}
+                for step, batch in self.pending.items()
             },
-            "observed": {
-                str(step): dict(zip(SAVED_OF_OBSERVATION, values, strict=True))
-                for step, values in self._observed.items()
-            },
+            "observed": {str(step): values._asdict() for step, values in self._observed.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -327,23 +336,16 @@ class PairSampler:
         self.sampled = list(sampled.reshape(-1, self.plan.batch_size))
         self.trained = np.array(state["trained"], dtype=bool)
         self.schedule = state.get("schedule", {})
-        for number, one_set in enumerate(self.sets):
-            one_set.load_state_dict(state["sets"][str(number)])
+        for number, data_set in enumerate(self.sets):
+            data_set.load_state_dict(state["sets"][str(number)])
         self.visits.load_state_dict(state["visits"])
-        self._pending = {
+        self.pending = {
             int(step): Batch(int(step), **{"schedule": {}, **parts})
             for step, parts in state.get("pending", {}).items()
         }
         self._observed = {
-            int(step): [parts[name] for name in SAVED_OF_OBSERVATION]
-            for step, parts in state.get("observed", {}).items()
+            int(step): Observations(**parts) for step, parts in state.get("observed", {}).items()
         }
-
-    def _part(self, step: int, start: int, end: int) -> Batch:
-        """Return rows of an untrained step."""
-        batch, rows = self._pending[step], slice(start, end)
-        arrays = ("pair_ids", "doc_rows", "weights", "queries", "sets")
-        return replace(batch, **{name: getattr(batch, name)[rows] for name in arrays})
 
     def _schedule(self) -> dict[str, float]:
         """Return the method's schedule; with several sets, the set's number follows each name."""
@@ -351,31 +353,13 @@ class PairSampler:
             return self.sets[0].schedule()
         return {
             f"{name}_{number}": value
-            for number, one_set in enumerate(self.sets, 1)
-            for name, value in one_set.schedule().items()
+            for number, data_set in enumerate(self.sets, 1)
+            for name, value in data_set.schedule().items()
         }
-
-    def _find(self, pair_ids: IntArray, offset: int, stride: int) -> tuple[int, int]:
-        """Return the first untrained step that holds pairs ``[m]``, and their first row in it.
-
-        The pairs begin at the first row that is not observed yet, plus ``offset``, plus a multiple
-        of ``stride``.
-        """
-        for step in sorted(self._pending):
-            ids, first = self._pending[step].pair_ids, len(self._observed.get(step, [()])[0])
-            for start in range(first + offset, len(ids), stride):
-                if np.array_equal(ids[start : start + len(pair_ids)], pair_ids):
-                    return step, start
-        raise TrainingError(
-            "the loss got a batch that the method did not sample; create a PairPruning for each "
-            "training, pass train_dataset=pruning.dataset, callbacks=[pruning.callback] and "
-            "args.batch_sampler = pruning.sampler to the trainer, and do not use "
-            "auto_find_batch_size, split_batches, dispatch_batches or DataParallel"
-        )
 
     def _apply(self, step: int) -> None:
         """Pass the observations of a step to the methods."""
-        if step in self._pending or step not in self._observed:
+        if step in self.pending or step not in self._observed:
             raise TrainingError(
                 f"observations of step {step} are missing: the data loader reads further ahead "
                 f"than lag={self.lag} allows"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from sentence_transformers import (
 )
 from sentence_transformers.util import fullname
 from torch.utils.data import DataLoader
-from transformers import Trainer
+from transformers import PrinterCallback, ProgressCallback, Trainer
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from transformers.trainer_utils import speed_metrics
 
@@ -29,7 +30,7 @@ from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.models import is_static, loading_model, reads_vectors
 from opera.retrieval.prompts import prompt_for
 from opera.retrieval.trust import check_model_folder
-from opera.training.dataset import column_roles
+from opera.training.dataset import collate, column_roles
 from opera.training.sampler import ADVICE_NOT_FINITE, not_finite
 
 
@@ -43,13 +44,15 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
     def __init__(self, *args: Any, sampler: Any = None, on_dev: Any = None, **kwargs: Any) -> None:
         self.sampler, self.on_dev = sampler, on_dev
         super().__init__(*args, evaluator=[] if on_dev else None, **kwargs)
+        for unwanted in (ProgressCallback, PrinterCallback):
+            self.remove_callback(unwanted)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return a loader over the sampler's batches."""
         return DataLoader(
             self.train_dataset,
             batch_sampler=self.sampler,
-            collate_fn=self.data_collator,
+            collate_fn=partial(collate, collator=self.data_collator),
             # a separate generator, so that dropout has torch's global stream alone
             generator=torch.Generator().manual_seed(self.args.seed),
             pin_memory=self.args.device.type == "cuda",

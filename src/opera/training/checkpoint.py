@@ -1,8 +1,4 @@
-"""The link between samplers and losses, for ``opera train`` and for scripts; and its checkpoints.
-
-The label column of a row holds the pair id. :meth:`SamplerLink.batch` gives the loss the sampled
-batch, and :meth:`SamplerLink.observe` takes the loss's observations.
-"""
+"""Save and load the state of samplers with the trainer's checkpoints."""
 
 from __future__ import annotations
 
@@ -12,85 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 from transformers import TrainerCallback
 
-from opera.core.arrays import IntArray
 from opera.core.files import finish_folder, remove, replace_file, write_arrays, writing
-from opera.core.processes import process_count
-from opera.core.terminal import counted, log
+from opera.core.terminal import log
 from opera.run_folder.folder import COMPLETE_FILE, SAMPLER_FILE, checkpoint_folders
 from opera.run_folder.reading import read_arrays
-from opera.training.distributed import gather_values
-from opera.training.sampler import Batch, PairSampler, not_finite
+from opera.training.sampler import Sampler
 
 PREFIX = "opera/"
 """Of the names of OPERA's curves."""
 
 
-class SamplerLink(TrainerCallback):  # type: ignore[misc]
-    """The samplers of a training, and the loss's access to them.
-
-    As the trainer's callback it saves the samplers' state with each checkpoint, and logs curves.
+class SamplerCallback(TrainerCallback):  # type: ignore[misc]
+    """Saves the state of samplers with each checkpoint of the trainer, and logs their curves.
 
     Attributes:
-        samplers: sample the pairs; one per data set in a script, if the trainer chooses between
-            the batches of several data sets.
-        first_pairs: int64 ``[samplers + 1]``, the first pair id of each sampler.
-        callback: this object, for the trainer.
-        ended: whether the training is over.
+        samplers: a run has one; a script has one per data set.
+        names: of the data sets, which begin the names of their curves.
     """
 
-    def __init__(self) -> None:
-        self.samplers: list[PairSampler] = []
-        self.first_pairs: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
-        self.names: Sequence[str] = ("",)
-        self.callback, self.ended = self, False
-
-    def batch(self, pair_ids: Tensor) -> Batch:
-        """Return the batch that holds pairs ``[m]`` of this process.
-
-        Raises:
-            TrainingError: if no sampler sampled these pairs.
-        """
-        number, ids = self._of_sampler(pair_ids.cpu().numpy())
-        return self.samplers[number].batch(ids)
-
-    def observe(self, pair_ids: Tensor, similarity: Tensor, losses: Tensor, p: Tensor) -> None:
-        """Pass this process's observations, all ``[m]``, to the samplers of all processes.
-
-        Args:
-            pair_ids: the pairs.
-            similarity: their cosines.
-            losses: their losses, without weights.
-            p: their p-values (:func:`opera.labels.ranks.p_values`).
-
-        Raises:
-            TrainingError: in every process, if a loss of any process is not a finite number.
-        """
-        values = torch.stack([similarity.float(), losses.float(), p.float()], dim=1)
-        observed = gather_values(values).cpu().numpy()
-        ids = gather_values(pair_ids.to(values.device)).cpu().numpy()
-        finite = np.isfinite(observed[:, 1])
-        if not finite.all():
-            pairs = f"the loss of {len(ids) - finite.sum()} of {counted(len(ids), 'pair')}"
-            raise not_finite(pairs, self.samplers[self._of_sampler(ids)[0]].trained_steps)
-        by_process = (np.split(array, process_count()) for array in (ids, observed))
-        for process_ids, columns in zip(*by_process, strict=True):
-            self._observe(*self._of_sampler(process_ids), *columns.T)
-
-    def _observe(
-        self,
-        number: int,
-        pair_ids: IntArray,
-        similarity: NDArray[np.float32],
-        losses: NDArray[np.float32],
-        p: NDArray[np.float32],
-    ) -> None:
-        """Pass a process's observations ``[m]`` to sampler ``number``."""
-        self.samplers[number].observe(pair_ids, similarity, losses, p)
+    def __init__(self, samplers: Sequence[Sampler] = (), names: Sequence[str] = ("",)) -> None:
+        self.samplers, self.names = list(samplers), names
 
     def curves(self) -> dict[str, float]:
         """Return the schedule at the last trained step, and the fractions of pairs and queries that
@@ -103,7 +42,7 @@ class SamplerLink(TrainerCallback):  # type: ignore[misc]
                 "coverage_pairs": float(sampler.trained.mean()),
                 "coverage_queries": float(queries.mean()),
             }
-            prefix = f"{name}_" if name else ""
+            prefix = f"{PREFIX}{name}_" if name else PREFIX
             curves |= {f"{prefix}{curve}": value for curve, value in values.items()}
         return {name: value for name, value in curves.items() if math.isfinite(value)}
 
@@ -120,11 +59,6 @@ class SamplerLink(TrainerCallback):  # type: ignore[misc]
         for number, sampler in enumerate(self.samplers):
             sampler.load_state_dict(state[str(number)])
 
-    def _of_sampler(self, pair_ids: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
-        """Return the number of the pairs' sampler, and the pair ids that the sampler uses."""
-        number = int(np.searchsorted(self.first_pairs, pair_ids[0], side="right")) - 1
-        return number, pair_ids - self.first_pairs[number]
-
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Write the state next to the trainer's; only the main process does, for all are equal."""
         if state.is_world_process_zero:
@@ -136,13 +70,8 @@ class SamplerLink(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """Add the curves to the log line of a training step."""
         if logs is not None and "loss" in logs:
-            curves = {f"{PREFIX}{name}": value for name, value in self.curves().items()}
-            logs.update(curves)
-            state.log_history[-1].update(curves)
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Let the losses accept rows without pair ids again."""
-        self.ended = True
+            logs.update(self.curves())
+            state.log_history[-1].update(self.curves())
 
 
 def read_state(path: Path) -> dict[str, Any]:
