@@ -24,11 +24,12 @@ from opera.config.recipe import make_recipe
 from opera.data import load_all, load_data
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import is_static
+from opera.run.fit import fit
+from opera.run.session import Session, new_record
 from opera.run_folder.folder import RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import Prepared, load_and_check
-from opera.training.session import Session, new_record
-from opera.training.train import fit, make_sampler
+from opera.training.train import make_sampler
 
 
 def prepared(work: dict[str, Any]) -> Prepared:

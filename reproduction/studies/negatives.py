@@ -31,8 +31,8 @@ from opera.guard.choice import Guard, Weights, mixed_weights
 from opera.guard.rule import mean_variance
 from opera.retrieval.evaluation import Evaluation
 from opera.run import steps
+from opera.run.session import Session
 from opera.training.prepare import encoder_of
-from opera.training.session import Session
 from study import (
     ROOT,
     SETS,
@@ -100,7 +100,7 @@ class AllMixtures:
             test = base
             if weight > 0:
                 mixed_weights(guard.base, fine_tuned, weight).put_into(prepared.model.trained)
-                encoder = encoder_of(prepared.model.trained, prepared.settings, embeddings=session.embeddings)
+                encoder = encoder_of(prepared.model.trained, prepared.settings, embeddings=guard.embeddings)
                 test = steps._on_test(encoder, prepared)
             self.figures[f"dev {weight}"] = 100 * guard.results[weight].measures[measure]
             self.figures |= {f"test {weight} {name}": 100 * test.measures[name] for name in ("nDCG@10", "R@20")}

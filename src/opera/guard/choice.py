@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from opera.core.processes import from_main
+from opera.core.terminal import counted, log
 from opera.data import Mixture
 from opera.data.splits import asks_about_known, known_fraction
 from opera.guard.dev_corpus import (
@@ -34,13 +36,16 @@ from opera.guard.rule import (
     mixing_weights_to_try,
     verdict_of,
 )
+from opera.retrieval.encoder import EmbeddingParts
 from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.fusion import POOL
 from opera.retrieval.hybrid import KeywordSearch
 from opera.retrieval.measures import parse_measures
 from opera.run_folder.record import CurvePoint, GuardRecord, KeywordsRecord, SecondTraining
 from opera.training.prepare import Prepared, encoder_of
-from opera.training.session import Session, log_mean
+
+Phase = Callable[[str, str], AbstractContextManager[None]]
+"""Times a block and logs its description; the name is that of the phase."""
 
 
 @dataclass(frozen=True)
@@ -96,28 +101,36 @@ def mixed_weights(base: Weights, fine_tuned: Weights, mixing_weight: float) -> W
 class Guard:
     """Chooses λ for the final model; created while the model holds its base weights.
 
+    Args:
+        prepared: the run.
+        phase: times the measurements.
+        keywords: keyword search in the data; ``None`` without.
+
     Attributes:
         base: the base weights.
         results: the results on dev of the mixtures of the first training, by λ.
+        embeddings: document embeddings of the measured models, for measurements on test; ``None``
+            if encoding is cheap, or if dev ranks only a part of the corpus.
     """
 
-    def __init__(self, session: Session) -> None:
-        prepared, self.session = session.prepared, session
+    def __init__(self, prepared: Prepared, phase: Phase, keywords: KeywordSearch | None) -> None:
+        self.prepared, self.phase, self.keywords = prepared, phase, keywords
         self.base = Weights.of(prepared.model.trained)
-        with session.phase("evaluate_dev", "measuring the base model on dev"):
+        with phase("evaluate_dev", "measuring the base model on dev"):
             encoder, data = prepared.model.base_as_saved, prepared.data.with_splits
             result = evaluate_dev(encoder, data, prepared.settings)
             all_ranked = prepared.is_static or len(data.joined.corpus) <= GUARD_DOCUMENTS
             self._best = [] if all_ranked else best_documents(encoder, data, prepared.settings)
         log_mean("dev", prepared.settings.metric_for_best_model, self._values(result))
         self.results: dict[float, Evaluation] = {0.0: result}
-        session.embeddings = {} if all_ranked and not prepared.is_static else None
+        cheap = prepared.is_static or not all_ranked
+        self.embeddings: EmbeddingParts | None = None if cheap else {}
         self._dev = data if all_ranked else None
 
     def choose(self, fine_tuned: Weights) -> GuardRecord:
         """Choose λ on dev. All processes measure; the main process chooses."""
-        prepared = self.session.prepared
-        with self.session.phase(
+        prepared = self.prepared
+        with self.phase(
             "choose_mixing_weight", "measuring mixtures of base and fine-tuned weights on dev"
         ):
             dev = self._dev_corpus(fine_tuned)
@@ -130,12 +143,12 @@ class Guard:
 
     def choose_keyword_weights(self, mixing_weight: float) -> KeywordsRecord | None:
         """Choose w for the mixture with weight λ on dev; ``None`` without keyword search."""
-        prepared, keywords, dev = self.session.prepared, self.session.keywords, self._dev
+        prepared, keywords, dev = self.prepared, self.keywords, self._dev
         settings, kinds = prepared.settings, list(_query_kinds(prepared).values())
         (measure,) = parse_measures(settings.metric_for_best_model)
         if keywords is None or dev is None or measure.depth > POOL:
             return None
-        with self.session.phase("keywords", "measuring keyword search on dev"):
+        with self.phase("keywords", "measuring keyword search on dev"):
             if self._best:
                 keywords = KeywordSearch.build(dev, settings.corpus_text)
             words = keywords.evaluate(dev, "dev", [settings.metric_for_best_model])
@@ -149,7 +162,7 @@ class Guard:
 
     def _values(self, result: Evaluation) -> NDArray[np.float64]:
         """The guard's measure of each dev query."""
-        return result.per_query[self.session.prepared.settings.metric_for_best_model]
+        return result.per_query[self.prepared.settings.metric_for_best_model]
 
     def compare(self, first: Weights, second: Weights, mixing_weight: float) -> SecondTraining:
         """Compare two trainings on dev at λ; afterwards the model holds the second's weights.
@@ -158,11 +171,11 @@ class Guard:
         training that failed. OPERA keeps the second training unless its mean is lower by more than
         the standard error of the difference.
         """
-        with self.session.phase("compare_trainings", "measuring the second training on dev"):
+        with self.phase("compare_trainings", "measuring the second training on dev"):
             self._dev_corpus(first)
             trial = self._values(self.measured(first, mixing_weight))
             values = self._values(self._measure(second, mixing_weight))
-            second.put_into(self.session.prepared.model.trained)
+            second.put_into(self.prepared.model.trained)
         difference = values - trial
         error = mean_variance(difference) ** 0.5 if len(difference) > 1 else 0.0
         return from_main(
@@ -181,13 +194,13 @@ class Guard:
         ones. The first call changes the weights of the model.
         """
         if self._dev is None:
-            prepared, model = self.session.prepared, self.session.prepared.model.trained
+            prepared, model = self.prepared, self.prepared.model.trained
             settings, data = prepared.settings, prepared.data.with_splits
             fine_tuned.put_into(model)
             best_of_tuned = best_documents(encoder_of(model, settings), data, settings)
             rankings = [self._best, best_of_tuned]
-            if self.session.keywords is not None:
-                rank = partial(self.session.keywords.rank, split="dev", depth=DEPTH)
+            if self.keywords is not None:
+                rank = partial(self.keywords.rank, split="dev", depth=DEPTH)
                 rankings.append(
                     [rank(data_set).doc_rows.astype(np.int64) for data_set in data.data_sets]
                 )
@@ -206,10 +219,18 @@ class Guard:
     def _measure(self, fine_tuned: Weights, mixing_weight: float) -> Evaluation:
         """Put a mixture into the model, and measure it on dev."""
         assert self._dev is not None
-        prepared, model = self.session.prepared, self.session.prepared.model.trained
+        prepared, model = self.prepared, self.prepared.model.trained
         mixed_weights(self.base, fine_tuned, mixing_weight).put_into(model)
-        encoder = encoder_of(model, prepared.settings, embeddings=self.session.embeddings)
+        encoder = encoder_of(model, prepared.settings, embeddings=self.embeddings)
         return evaluate_dev(encoder, self._dev, prepared.settings)
+
+
+def log_mean(split: str, measure: str, values: NDArray[np.float64]) -> None:
+    """Log the base model's mean of a measure over queries ``[n]``."""
+    log.info(
+        "base model on %s: %s %.1f (mean of %s)",
+        *(split, measure, 100 * values.mean(), counted(len(values), "query")),
+    )
 
 
 def decide(

@@ -107,9 +107,9 @@ def foresee(
     """
     reading = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
     checked = check(data, also, reading, model, out, settings, False, overwrite)
+    from opera.run.announce import announce
     from opera.run.costs import time_run
     from opera.training.prepare import load_and_check
-    from opera.training.session import announce
 
     prepared = load_and_check(checked.data, checked.model, checked.recipe)
     announce(prepared)

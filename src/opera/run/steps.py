@@ -17,7 +17,7 @@ from opera.core.locks import sole_use
 from opera.core.measure_names import PRIMARY
 from opera.core.processes import everywhere
 from opera.core.terminal import counted, log
-from opera.guard.choice import Guard, Weights, mixed_weights
+from opera.guard.choice import Guard, Weights, log_mean, mixed_weights
 from opera.identity.run import refuse_other_run
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
@@ -30,9 +30,12 @@ from opera.retrieval.evaluation import (
 from opera.retrieval.hybrid import KeywordSearch, evaluate_hybrid
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, reads_vectors
+from opera.run.announce import announce
 from opera.run.check import Checked
 from opera.run.costs import time_run
+from opera.run.fit import facts_of, fit
 from opera.run.review_items import missing_candidates
+from opera.run.session import Session, new_record
 from opera.run.write import write_results
 from opera.run_folder.folder import (
     KEYWORDS_FOLDER,
@@ -52,8 +55,7 @@ from opera.run_folder.log import logged_to
 from opera.run_folder.record import GuardRecord, RunRecord
 from opera.training.callbacks import checked_callbacks, logging_services
 from opera.training.prepare import Prepared, encoder_of, load_and_check
-from opera.training.session import Session, announce, log_mean, new_record
-from opera.training.train import Fit, facts_of, fit
+from opera.training.train import Fit
 from opera.training.trainer import training_arguments
 
 MODELS = ("base", "fine_tuned", "final")
@@ -201,7 +203,7 @@ def train_and_write(session: Session) -> None:
     if settings.bm25 is not False:
         with session.phase("keywords", "indexing the words of the documents"):
             session.keywords = KeywordSearch.of(data, settings.corpus_text, settings.bm25)
-    guard = Guard(session) if settings.guard else None
+    guard = Guard(prepared, session.phase, session.keywords) if settings.guard else None
     base, columns = _measure_base(session)
     training, choice = first_training(session), None
     if guard is not None:
@@ -265,9 +267,10 @@ def _save_and_measure(
         the final model's encoder.
     """
     prepared, model, fine_tuned = session.prepared, session.prepared.model.trained, None
+    embeddings = None if guard is None else guard.embeddings
     if guard is not None and mixing_weight < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
-            encoder = encoder_of(model, prepared.settings, embeddings=session.embeddings)
+            encoder = encoder_of(model, prepared.settings, embeddings=embeddings)
             fine_tuned = _on_test(encoder, prepared)
         mixed_weights(guard.base, Weights.of(model), mixing_weight).put_into(model)
     # if the main process fails, all processes fail; afterwards, all can read the model
@@ -278,7 +281,7 @@ def _save_and_measure(
         with session.phase("evaluate_after", "measuring the final model on test"):
             if not reads_vectors(model):  # an adapter is measured on the vectors that it trained on
                 model = load_model(session.run.path / MODEL_FOLDER, prepared.model.encoder.device)
-            final_encoder = encoder_of(model, prepared.settings, embeddings=session.embeddings)
+            final_encoder = encoder_of(model, prepared.settings, embeddings=embeddings)
             final = _on_test(final_encoder, prepared)
     return fine_tuned or final, final, final_encoder
 

@@ -14,8 +14,10 @@ from opera.guard.rule import guarded_measure
 from opera.identity.run import Origin
 from opera.labels.review import counts_of, suspicious_columns
 from opera.retrieval.evaluation import Evaluation
+from opera.run.fit import pair_columns
 from opera.run.model_card import write_model_card
 from opera.run.review_items import Candidate, review_items
+from opera.run.session import Session
 from opera.run_folder.cutoffs import fit_cutoffs
 from opera.run_folder.folder import (
     MEASURES_FILE,
@@ -29,7 +31,6 @@ from opera.run_folder.folder import (
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
 from opera.run_folder.summary import RunSummary
 from opera.run_folder.verdict import dev_sentence, headlines
-from opera.training.session import Session
 from opera.training.train import Fit
 
 MODELS = ("base", "fine_tuned", "final")
@@ -56,7 +57,7 @@ def write_results(
     """
     run, base, final = session.run, results["base"], results["final"]
     measures = {model: result.measures for model, result in results.items()}
-    run.write_table(PAIRS_FILE, fit.pair_columns())
+    run.write_table(PAIRS_FILE, pair_columns(fit))
     run.write_json(REVIEW_ITEMS_FILE, review_items(fit, missing, base, final, session.record.seed))
     run.write_json(MEASURES_FILE, measures)
     run.write_table(PER_QUERY_FILE, {**columns, **_query_columns(results)})

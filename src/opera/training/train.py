@@ -1,4 +1,4 @@
-"""Build the training set, the sampler, the loss and the trainer, and train the model."""
+"""Train a model: create the sampler, the loss and the trainer, and run the trainer."""
 
 from __future__ import annotations
 
@@ -19,28 +19,23 @@ from opera.config.training import TrainSettings
 from opera.core.measure_names import trainer_key
 from opera.core.processes import from_main, process_count, process_index
 from opera.core.settings import resolved
-from opera.core.terminal import counted, log
-from opera.data import Mixture
-from opera.data.identity import text_keys
+from opera.core.terminal import log
 from opera.encoder.packing import packing
 from opera.labels.estimate import NoisyLabels, estimate
-from opera.labels.review import visit_columns
 from opera.labels.visits import FirstVisits
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import freeze_unused_parameters
 from opera.run_folder.folder import SAMPLER_FILE, Run, RunWriter
-from opera.run_folder.record import NegativesRecord, TrainingRecord
-from opera.training.build import TrainingSet, build_training_set
+from opera.run_folder.record import TrainingRecord
+from opera.training.build import TrainingSet
 from opera.training.callbacks import Progress, Stopper, Trace
 from opera.training.checkpoint import SamplerCallback, newest_checkpoint, read_state
 from opera.training.dataset import make_dataset
 from opera.training.distillation import DistillationLoss  # noqa: F401 (registers itself)
-from opera.training.distributed import refuse_differences
 from opera.training.loss import InBatchLoss
 from opera.training.prepare import encoder_of
-from opera.training.quotas import plan_of, summary_of
+from opera.training.quotas import plan_of
 from opera.training.sampler import DataSetSampler, Sampler
-from opera.training.session import Session
 from opera.training.trainer import OperaTrainer, check_weights, training_arguments
 
 LAG = 1
@@ -100,86 +95,6 @@ class Fit:
         if noisy_labels is None:
             log.info("note: too few pairs were trained to estimate the noise rate")
         return noisy_labels
-
-    def pair_columns(self) -> dict[str, Any]:
-        """Return the columns of ``pairs.parquet``."""
-        data, train = self.training_set.data, self.training_set.train
-        pairs, scores = self.training_set.pairs, self.training_set.scores
-        cbs = [part.cbs for part in scores if part.cbs is not None]
-        optional = {
-            "weight": train.weights,
-            "similarity": self.training_set.similarity,
-            "cbs": np.concatenate(cbs) if cbs else None,
-        }
-        return {
-            "query_id": data.queries.id_column(train.query_rows[pairs.pair_query]),
-            "doc_id": data.corpus.id_column(pairs.pair_doc),
-            "grade": train.grades,
-            "times_drawn": self.sampler.times_drawn(),
-            "kept": self.sampler.kept,
-            **visit_columns(self.noisy_labels, self.visits),
-            **{name: values for name, values in optional.items() if values is not None},
-        }
-
-
-def fit(
-    session: Session,
-    data: Mixture,
-    run: RunWriter,
-    phase: str,
-    description: str,
-    first: Fit | None = None,
-) -> Fit:
-    """Train the session's model, which must hold its base weights.
-
-    Args:
-        session: the run.
-        data: the data sets; their train splits are used.
-        run: writes the trace and the checkpoints.
-        phase: name of the training in ``seconds``.
-        description: of the training in the log.
-        first: an earlier training of the run, whose first visits this training copies.
-    """
-    prepared = session.prepared
-    with session.phase("score_and_mine", "building the training set"):
-        training_set = build_training_set(prepared, data)
-        refuse_differences("training pairs, scores or negatives", training_set.shared_arrays)
-        sampler = make_sampler(training_set, prepared.recipe)
-    queries = np.logical_or.reduceat(sampler.kept, training_set.pairs.query_offsets[:-1])
-    log.info(
-        "training on %s of %s (method: %s)",
-        counted(int(sampler.kept.sum()), "pair"),
-        counted(int(queries.sum()), "query"),
-        prepared.recipe.method,
-    )
-    session.update(**facts_of(training_set, sampler))
-    with session.phase(phase, description):
-        if first is not None:
-            keys, earlier_keys = (
-                text_keys(one.data, one.train) for one in (training_set, first.training_set)
-            )
-            sampler.visits.take_over(keys, first.visits, earlier_keys)
-        model, settings = prepared.model.trained, prepared.settings
-        return train(model, training_set, sampler, settings, run, session.resume, session.callbacks)
-
-
-def facts_of(training_set: TrainingSet, sampler: Sampler) -> dict[str, Any]:
-    """Return the entries of ``run.json`` about the method and the training set."""
-    methods = [data_set.method for data_set in sampler.sets]
-    negatives, lists = training_set.negatives, training_set.negatives.lists
-    listed = (
-        {}
-        if lists is None
-        else {"queries_without": lists.queries_without, "listed": len(lists.doc_rows)}
-    )
-    pools = [
-        scores.smallest_pool for scores in training_set.scores if scores.smallest_pool is not None
-    ]
-    return {
-        "method": summary_of(methods),
-        "negatives": NegativesRecord(kind=negatives.kind, **listed),
-        "smallest_cbs_pool": min(pools, default=None),
-    }
 
 
 def make_loss(

@@ -1,0 +1,172 @@
+"""The state that the steps of a run share, and the run's record."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from opera.config.training import FILES, TrainSettings
+from opera.core.errors import TrainingError, is_out_of_memory
+from opera.core.paths import absolute_path
+from opera.core.terminal import log
+from opera.data.loading import with_paths
+from opera.retrieval.device import describe_device
+from opera.retrieval.hybrid import KeywordSearch
+from opera.retrieval.locate import model_title
+from opera.retrieval.models import lengths_of
+from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
+from opera.run_folder.record import DataRecord, ModelRecord, RunRecord, SetRecord
+from opera.training.prepare import Prepared
+
+RECORDED_VERSIONS = (
+    "opera-retrieval",
+    "torch",
+    "sentence-transformers",
+    "transformers",
+    "accelerate",
+    "ir-measures",
+    "numpy",
+)
+
+
+@dataclass
+class Session:
+    """The state that the steps of a run share.
+
+    Attributes:
+        prepared: data, model and settings.
+        run: the run folder.
+        started: ``time.perf_counter()`` at the start.
+        resume: whether to continue an earlier session.
+        callbacks: for the trainer: logging services and the user's callbacks.
+        record: the content of ``run.json``.
+        keywords: keyword search in the data; ``None`` without.
+    """
+
+    prepared: Prepared
+    run: RunWriter
+    started: float
+    resume: bool
+    callbacks: Sequence[TrainerCallback | type[TrainerCallback]]
+    record: RunRecord
+    keywords: KeywordSearch | None = None
+
+    def update(self, **fields: Any) -> None:
+        """Change fields of ``run.json`` and write the file."""
+        self.record = self.record.model_copy(update=fields)
+        self.run.write_record(self.record)
+
+    @contextmanager
+    def phase(self, name: str, description: str) -> Iterator[None]:
+        """Log the description and the run's seconds so far, then time the block.
+
+        Raises:
+            TrainingError: if memory runs out, with the settings to lower.
+        """
+        began = time.perf_counter()
+        log.info("%s (%.0f s so far)", description, began - self.started)
+        try:
+            yield
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise TrainingError(
+                f"out of memory while {_memory_advice(name, self.prepared.settings)}; then start "
+                "again with --overwrite"
+            ) from error
+        finally:  # also count the time of an interrupted session
+            self.add_seconds(name, time.perf_counter() - began)
+
+    def add_seconds(self, name: str, seconds: float) -> None:
+        """Add seconds to a phase, which an earlier session may have begun."""
+        totals = self.record.seconds
+        totals[name] = round(totals.get(name, 0.0) + seconds, 3)
+
+
+def _memory_advice(phase: str, settings: TrainSettings) -> str:
+    """Return the settings that use memory in a phase, with their values."""
+    length = f"max_passage_length (now {settings.max_passage_length})"
+    if phase not in ("time", "train", TRIAL_FOLDER):
+        return (
+            f"encoding texts: lower per_device_eval_batch_size (now {settings.encode_batch_size}) "
+            f"or {length}"
+        )
+    return (
+        f"training: lower per_device_train_batch_size (now {settings.per_device_train_batch_size})"
+        f", train_group_size (now {settings.train_group_size}) or {length}, or let a transformer "
+        "train with gradient_cache=16, gradient_checkpointing=true or --lora r=16"
+    )
+
+
+def new_record(prepared: Prepared, folder: Path) -> RunRecord:
+    """Return the record of a run that begins in a folder. Its paths do not depend on the current
+    folder.
+    """
+    mixture, encoder = prepared.data.with_splits, prepared.model.encoder
+    data = mixture.joined
+    sources = [with_paths(part.source, absolute_path) for part in mixture.data_sets]
+    return RunRecord(
+        folder=str(folder.absolute()),
+        status="running",
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        identity=prepared.identity,
+        data=DataRecord(
+            source=" + ".join(sources),
+            fingerprint=data.fingerprint,
+            counts=data.counts(),
+            notes=list(data.notes),
+        ),
+        model=ModelRecord(
+            source=model_title(prepared.model.source),
+            fingerprint=encoder.fingerprint,
+            parameters=prepared.model.n_parameters,
+        ),
+        device=describe_device(encoder.device),
+        processes=prepared.processes,
+        seed=prepared.settings.seed,
+        settings=_settings_of(prepared),
+        versions={
+            "python": platform.python_version(),
+            **{name: version(name) for name in RECORDED_VERSIONS},
+        },
+        seconds={},
+        sets=None
+        if mixture.is_single
+        else [
+            SetRecord(
+                name=part.name,
+                source=source,
+                fingerprint=part.fingerprint,
+                counts=part.counts(),
+            )
+            for part, source in zip(mixture.data_sets, sources, strict=True)
+        ],
+    )
+
+
+def _settings_of(prepared: Prepared) -> dict[str, Any]:
+    """Return all settings, with absolute paths, and with the values that model and data decide."""
+    settings = prepared.recipe.flat()
+    files = {
+        name: list(map(absolute_path, value)) if isinstance(value, list) else absolute_path(value)
+        for name in FILES
+        if (value := settings[name])
+    }
+    encoder = prepared.model.encoder
+    return {
+        **settings,
+        **files,
+        "precision": encoder.precision,
+        "negatives": prepared.data.negatives,
+        **lengths_of(encoder.model),
+        **prepared.model.prompts,
+    }
