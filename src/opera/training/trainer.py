@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import PartialState
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -25,6 +24,7 @@ from opera.config.training import TrainSettings
 from opera.core.errors import SettingError, TrainingError
 from opera.core.files import storage_error, writing
 from opera.core.measure_names import trainer_key
+from opera.core.processes import process_count
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.models import is_static, loading_model, reads_vectors
@@ -134,12 +134,8 @@ def training_arguments(
         SettingError: if transformers rejects a value.
     """
     try:
-        arguments_of_user = dict(settings.trainer or {})
-        arguments_of_user.pop("gradient_checkpointing", None)  # prepare_model has switched it on
         arguments = SentenceTransformerTrainingArguments(
-            **arguments_of_user
-            | _arguments_of_opera(settings, model)
-            | {"output_dir": str(checkpoints.resolve())}
+            **{**(settings.trainer or {}), **fixed_arguments(settings, model, checkpoints)}
         )
         Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     except (TypeError, ValueError, ImportError, RuntimeError) as error:
@@ -150,8 +146,13 @@ def training_arguments(
     return arguments
 
 
-def _arguments_of_opera(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
-    """Return the arguments that OPERA decides or has settings for."""
+def fixed_arguments(
+    settings: TrainSettings, model: SentenceTransformer, checkpoints: Path
+) -> dict[str, Any]:
+    """Return the arguments that OPERA decides, or has settings for.
+
+    The user decides the other arguments of :func:`opera.config.trainer.is_trainer_field`.
+    """
     precision = resolve_precision(settings.precision, model.device.type, not is_static(model))
     on_dev, metric = settings.evaluates_on_dev, trainer_key(settings.metric_for_best_model)
     # torch's fused AdamW is faster; on CPUs its square root is also the same on every processor,
@@ -160,9 +161,11 @@ def _arguments_of_opera(settings: TrainSettings, model: SentenceTransformer) -> 
     roles = column_roles(settings)
     prompts = {column: text for column, role in roles.items() if (text := prompt_for(model, role))}
     return {
+        "output_dir": str(checkpoints.resolve()),
         "max_steps": settings.max_steps,
         "per_device_train_batch_size": settings.per_device_train_batch_size,
         "gradient_accumulation_steps": settings.gradient_accumulation_steps,
+        "gradient_checkpointing": False,  # prepare_model has switched it on
         "learning_rate": settings.learning_rate,
         "warmup_steps": settings.warmup_ratio,
         "optim": "adamw_torch_fused" if fused else settings.of_trainer("optim"),
@@ -189,7 +192,7 @@ def _arguments_of_opera(settings: TrainSettings, model: SentenceTransformer) -> 
 
 
 def _distributed_arguments(model: SentenceTransformer) -> dict[str, Any]:
-    if PartialState().num_processes == 1:  # torchrun may have started it
+    if process_count() == 1:  # torchrun may have started it
         return {"ddp_find_unused_parameters": False} if reads_vectors(model) else {}
     return {
         "ddp_backend": "gloo" if model.device.type == "cpu" else "nccl",
