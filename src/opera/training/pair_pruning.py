@@ -36,9 +36,10 @@ from opera.training.distinct_batches import DistinctSampler
 from opera.training.distributed import refuse_differences
 from opera.training.documents import DocumentPool
 from opera.training.observed_loss import ObservedLoss, temperature_of
-from opera.training.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all, with_list_prompts
+from opera.training.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all
 from opera.training.pretrained_scores import pretrained_scores
 from opera.training.sampler import Sampler
+from opera.training.user_rows import with_list_prompts
 
 DEFAULT_PREFETCH = 2
 """Batches that each worker of torch's data loader reads ahead."""
@@ -242,6 +243,29 @@ class PairPruning(SamplerCallback):
             RunFolderError: if the checkpoint lacks the sampler's state, or belongs to another
                 training.
         """
+        self._check_script(args)
+        loader = kwargs["train_dataloader"]
+        collator = loader.collate_fn
+        for rows in self.data_sets:
+            collator.prompts = with_list_prompts(collator.prompts, rows.user_rows.lists)
+        processes, accumulation = process_count(), args.gradient_accumulation_steps
+        prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
+        lag = processes * (accumulation + 1 + args.dataloader_num_workers * prefetched)
+        per_epoch, updates = len(loader), max(1, -(-len(loader) // accumulation))
+        epochs, left = divmod(state.max_steps, updates)
+        read = (epochs * per_epoch + min(left * accumulation, per_epoch)) * processes
+        in_turns = args.multi_dataset_batch_sampler == MultiDatasetBatchSamplers.ROUND_ROBIN
+        lengths = [1 if in_turns else rows.length for rows in self.data_sets]
+        for rows, length in zip(self.data_sets, lengths, strict=True):
+            draws = max(1, math.ceil(read * length / sum(lengths)))
+            rows.sampler = self._sampler(rows, draws, lag)
+        self.samplers = [rows.sampler for rows in self.data_sets]
+        if state.global_step:
+            skips = 0 if args.ignore_data_skip else state.global_step % updates
+            self._resume(args, state, skips * accumulation * processes)
+
+    def _check_script(self, args: Any) -> None:
+        """Check that the script uses what PairPruning gave it."""
         check_arguments(args)
         other_prompts = self._prompts != (args.prompts or None)
         for wrong, message in (
@@ -263,24 +287,6 @@ class PairPruning(SamplerCallback):
         ):
             if wrong:
                 raise SettingError(message)
-        loader = kwargs["train_dataloader"]
-        for rows in self.data_sets:
-            loader.collate_fn.prompts = with_list_prompts(loader.collate_fn.prompts, rows.lists)
-        processes, accumulation = process_count(), args.gradient_accumulation_steps
-        prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
-        lag = processes * (accumulation + 1 + args.dataloader_num_workers * prefetched)
-        per_epoch, updates = len(loader), max(1, -(-len(loader) // accumulation))
-        epochs, left = divmod(state.max_steps, updates)
-        read = (epochs * per_epoch + min(left * accumulation, per_epoch)) * processes
-        in_turns = args.multi_dataset_batch_sampler == MultiDatasetBatchSamplers.ROUND_ROBIN
-        lengths = [1 if in_turns else rows.length for rows in self.data_sets]
-        for rows, length in zip(self.data_sets, lengths, strict=True):
-            draws = max(1, math.ceil(read * length / sum(lengths)))
-            rows.sampler = self._sampler(rows, draws, lag)
-        self.samplers = [rows.sampler for rows in self.data_sets]
-        if state.global_step:
-            skips = 0 if args.ignore_data_skip else state.global_step % updates
-            self._resume(args, state, skips * accumulation * processes)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Report how many rows had a known positive among their negatives. The losses accept rows

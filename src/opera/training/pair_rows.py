@@ -11,23 +11,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
-from datasets import (
-    Dataset,
-    IterableDataset,
-    IterableDatasetDict,
-    LargeList,
-    List,
-    concatenate_datasets,
-)
+from datasets import Dataset, IterableDataset, IterableDatasetDict, concatenate_datasets
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from opera.core.arrays import BoolArray, IntArray
 from opera.core.errors import DataError, SettingError, TrainingError
-from opera.core.terminal import counted, log, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs, pair_keys
 from opera.encoder.embeddings import Vectors
@@ -38,13 +29,10 @@ from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import with_separate_settings
 from opera.training.documents import KnownPositives
 from opera.training.sampler import Batch, Observations, Sampler
+from opera.training.user_rows import LABEL_COLUMNS, Prompts, prompt_of, read_rows
 
-LABEL_COLUMNS = ("label", "labels", "score", "scores")
-"""sentence-transformers takes the first of these columns that exists as the label."""
 ONLY = ""
 """Name of a single data set."""
-Prompts = str | Mapping[str, Any] | None
-"""``args.prompts``: one prompt, or prompts by column, by data set, or by data set and column."""
 ADVICE_ONCE = (
     "create a PairPruning for each training, and evaluate on your data set, not on pruning.dataset"
 )
@@ -71,14 +59,14 @@ class PairRows:
 
     Args:
         name: of the data set; :data:`ONLY` for a single one.
-        user_rows: the user's data set.
+        dataset: the user's data set.
         first: the id of its first pair among all data sets.
 
     Attributes:
         dataset: the rows with pair ids as the label column; -1 for rows that are not relevant. A
             list of positives becomes a row for each.
+        user_rows: the relevant rows of the user's data set.
         columns: the text columns, in the order of the loss.
-        lists: the columns that each column with lists of negatives has become.
         documents: int64 ``[N, c]``, each pair's positive and negatives. Equal texts have one
             number; those of ``data.corpus`` come first.
         known: the known positives of each query.
@@ -101,79 +89,53 @@ class PairRows:
     drop_last = False
     length = batch_size = epoch_start = _to_skip = 0
 
-    def __init__(self, name: str, user_rows: Any, first: int) -> None:
+    def __init__(self, name: str, dataset: Any, first: int) -> None:
         place = f"dataset['{name}']" if name else "dataset"
-        if not isinstance(user_rows, Dataset):
-            raise DataError(
-                f"{place}: must be a datasets.Dataset or DatasetDict, got {shown(type(user_rows))}"
-            )
-        names = user_rows.column_names
-        label = next((column for column in LABEL_COLUMNS if column in names), None)
-        text_columns = [column for column in names if column not in (label, "dataset_name")]
-        if len(text_columns) < 2:
-            raise DataError(
-                f"{place}: must have two text columns, the query and its positive document, got "
-                f"{shown(tuple(text_columns))}"
-            )
-        user_rows, user_row, self.lists = without_lists(user_rows, text_columns, place)
-        columns = [name for column in text_columns for name in self.lists.get(column, [column])]
-        if len(user_rows) == 0:
-            raise DataError(f"{place}: must have at least one row, got an empty data set")
-        rows = _relevant_rows(user_rows, label)
-        if left_out := len(user_rows) - len(rows):
-            log.warning(
-                "%s: skipped %d of %s: their label is 0",
-                *(place, left_out, counted(len(user_rows), "row")),
-            )
-        texts = user_rows[rows]
-        for column in columns:
-            is_negative = column not in columns[:2]
-            _check_texts(
-                f"{place}: row %d, column {column!r}", user_row[rows], texts[column], is_negative
-            )
-        pair_query, queries = _distinct(texts[columns[0]])
-        numbers, documents = _distinct([text for column in columns[1:] for text in texts[column]])
+        self.user_rows = rows = read_rows(dataset, place)
+        self.name, self.first, self.columns = name, first, rows.columns
+        texts = [rows.texts[column] for column in rows.columns]
+        pair_query, queries = _distinct(texts[0])
+        numbers, documents = _distinct([text for column in texts[1:] for text in column])
         order = np.argsort(pair_query, kind="stable")
-        self.documents = numbers.reshape(len(columns) - 1, len(rows)).T[order]
-        pairs = TrainingPairs.from_arrays(pair_query[order], self.documents[:, 0])
+        self.row_of_pair = rows.relevant[order]
+        self.documents = numbers.reshape(len(texts) - 1, len(order)).T[order]
+        self.pairs = pairs = TrainingPairs.from_arrays(pair_query[order], self.documents[:, 0])
         corpus = documents.select(np.arange(pairs.pair_doc.max() + 1))
-        self.name, self.columns, self.pairs, self.row_of_pair = name, columns, pairs, rows[order]
-        self.first = first
-        content = json.dumps([texts[column] for column in columns[:2]])
-        fingerprint = hashlib.sha256(content.encode()).hexdigest()
+        fingerprint = hashlib.sha256(json.dumps(texts[:2]).encode()).hexdigest()
         self.data = RetrievalData(name or "dataset", place, fingerprint, corpus, queries, {})
-        self._user_rows, self._label = user_rows, label
-        self.dataset = self._with_ids(first)
+        self.dataset = self._with_ids()
         all_texts = replace(self.data, corpus=documents)
         self.known = KnownPositives.of(all_texts, np.arange(pairs.n_queries), pairs)
-        self._trained_documents: NDArray[np.bool_] = np.zeros(len(corpus), dtype=bool)
         keys = pair_keys(pairs.pair_query, pairs.pair_doc)
         self.copies: NDArray[np.int64] = np.unique(keys, return_inverse=True)[1]
+        self._trained_documents: NDArray[np.bool_] = np.zeros(len(corpus), dtype=bool)
         self._trained_copies: NDArray[np.bool_] = np.zeros(pairs.n_pairs, dtype=bool)
 
-    def _with_ids(self, first: int) -> Dataset:
-        """Return the data set with pair ids from ``first`` on as its label column."""
-        pair_ids = np.full(len(self._user_rows), -1, dtype=np.int64)
-        pair_ids[self.row_of_pair] = np.arange(first, first + self.pairs.n_pairs)
-        name = self._label or LABEL_COLUMNS[0]
-        texts = self._user_rows.select_columns([*self.columns])
+    def _with_ids(self) -> Dataset:
+        """Return the data set with pair ids as its label column."""
+        user_rows, label, *_ = self.user_rows
+        pair_ids = np.full(len(user_rows), -1, dtype=np.int64)
+        pair_ids[self.row_of_pair] = np.arange(self.first, self.first + self.pairs.n_pairs)
+        name = label or LABEL_COLUMNS[0]
+        texts = user_rows.select_columns([*self.columns])
         ids = Dataset(pa.table({name: pair_ids}))
         dataset = concatenate_datasets([texts.with_format(None), ids], axis=1)
-        transform = self._user_rows.format["format_kwargs"].get("transform")
+        transform = user_rows.format["format_kwargs"].get("transform")
         if transform is not None:
             dataset.set_transform(lambda batch: {**transform(batch), name: batch[name]})
         return dataset
 
     def rows(self, pair_ids: IntArray) -> list[int]:
         """Return the rows of pairs."""
-        return [int(row) for row in self.row_of_pair[pair_ids]]
+        return list(self.row_of_pair[pair_ids].tolist())
 
     def labels(self, pair_ids: IntArray, device: torch.device) -> Tensor | None:
         """Return the user's labels of pairs as a tensor, or ``None`` without labels."""
-        if self._label is None:
+        user_rows, label, *_ = self.user_rows
+        if label is None:
             return None
-        labels = self._user_rows.select_columns([self._label]).with_format(None)
-        return torch.tensor(labels[self.rows(pair_ids)][self._label], device=device)
+        labels = user_rows.select_columns([label]).with_format(None)
+        return torch.tensor(labels[self.rows(pair_ids)][label], device=device)
 
     def encode(self, model: SentenceTransformer, prompts: Prompts) -> tuple[Vectors, Vectors]:
         """Encode the distinct queries and documents with the prompts of training, or read the
@@ -279,7 +241,7 @@ class PairRows:
         if of_pairs is None:
             return None
         rows = self.row_of_pair
-        by_row = np.full(len(self._user_rows), np.nan, dtype=of_pairs.probability_wrong.dtype)
+        by_row = np.full(len(self.dataset), np.nan, dtype=of_pairs.probability_wrong.dtype)
         by_row[rows] = of_pairs.probability_wrong
         return replace(of_pairs, probability_wrong=by_row, suspicious=rows[of_pairs.suspicious])
 
@@ -309,74 +271,6 @@ def rows_of(data_sets: Sequence[PairRows], pair_ids: IntArray) -> tuple[PairRows
     return rows, pair_ids - rows.first
 
 
-def without_lists(
-    rows: Dataset, columns: list[str], place: str
-) -> tuple[Dataset, NDArray[np.int64], dict[str, list[str]]]:
-    """Turn a list of positives into a row for each, and a list of negatives into a column for each.
-
-    All rows get as many columns of negatives as the shortest list has texts.
-
-    Args:
-        rows: the data set.
-        columns: its text columns: query, positive, negatives.
-        place: of the data set, for messages.
-
-    Returns:
-        The new rows, the row of the data set that each of them comes from, and the names of the new
-        columns by the name of the column with lists.
-
-    Raises:
-        DataError: for an empty list, and for lists in a data set with a transform.
-    """
-    lists, user_row = dict[str, list[str]](), np.arange(len(rows))
-    for name in reversed(columns[1:]):  # so that the positives, which add rows, come last
-        if not isinstance(rows.features[name], List | LargeList):
-            continue
-        if rows.format["type"] == "custom":
-            raise DataError(
-                f"{place}: column {name!r}: a data set with a transform must not have lists; "
-                "apply the transform with dataset.map"
-            )
-        values = rows.select_columns([name]).with_format("arrow")[:][name].combine_chunks()
-        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
-        if len(lengths) and lengths.min() == 0:
-            raise DataError(
-                f"{place}: row {lengths.argmin()}, column {name!r}: must be a list of at least one "
-                "text, as in other rows"
-            )
-        if name == columns[1]:
-            user_row = np.repeat(user_row, lengths)
-            rows, new = rows.select(user_row), {name: pc.list_flatten(values)}
-        else:
-            lists[name] = [f"{name}_{number + 1}" for number in range(min(lengths, default=0))]
-            new = {column: pc.list_element(values, at) for at, column in enumerate(lists[name])}
-        others = rows.remove_columns(name)
-        rows = concatenate_datasets([others, Dataset(pa.table(new))], axis=1)
-    return rows, user_row, lists
-
-
-def with_list_prompts(prompts: Any, lists: Mapping[str, list[str]]) -> Any:
-    """Repeat the prompt of a column with lists for the columns that the lists have become."""
-    if not isinstance(prompts, Mapping):
-        return prompts
-    repeated = {name: with_list_prompts(prompt, lists) for name, prompt in prompts.items()}
-    for name in lists.keys() & prompts.keys():
-        repeated.update(dict.fromkeys(lists[name], prompts[name]))
-    return repeated
-
-
-def _check_texts(place: str, rows: IntArray, texts: list[Any], may_be_empty: bool) -> None:
-    """Raise a :class:`DataError` for the first value of a column that is not a text."""
-    rule = "a text" if may_be_empty else "a text that is not empty"
-    for row, text in zip(rows.tolist(), texts, strict=True):
-        if not isinstance(text, str) or not (may_be_empty or text.strip()):
-            raise DataError(
-                f"{place % row}: must be {rule}, got {shown(text)}; except for a label "
-                f"({', '.join(LABEL_COLUMNS)}), the columns are the query, its positive, then "
-                "negatives; remove columns with dataset.remove_columns, rows with dataset.filter"
-            )
-
-
 def _distinct(texts: list[str]) -> tuple[NDArray[np.int64], TextTable]:
     """Number distinct texts in order of appearance; extra white space makes no difference.
 
@@ -386,31 +280,3 @@ def _distinct(texts: list[str]) -> tuple[NDArray[np.int64], TextTable]:
     table = TextTable.from_texts({str(row): text for row, text in enumerate(texts)})
     first, numbers = np.unique(table.group, return_inverse=True)
     return numbers, table.select(first)
-
-
-def _relevant_rows(dataset: Dataset, label: str | None) -> NDArray[np.int64]:
-    """Return the rows whose label is above 0.
-
-    All rows are relevant if no label is above 0, as in examples of sentence-transformers. They are
-    also relevant if labels are lists or have fractions: then they are scores for the loss.
-    """
-    rows = np.arange(len(dataset))
-    if label is None:
-        return rows
-    labels = dataset.select_columns([label]).with_format("arrow")[:][label].combine_chunks()
-    kind = labels.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        return rows
-    values = np.asarray(labels.cast(pa.float64()).to_numpy(zero_copy_only=False))
-    relevant = ~(values <= 0)
-    return rows if (values % 1 > 0).any() or not relevant.any() else rows[relevant]
-
-
-def prompt_of(prompts: Prompts, name: str, column: str) -> str:
-    """Return the prompt for a column of the data set ``name``, as sentence-transformers' collator
-    chooses it; empty for none."""
-    if isinstance(prompts, Mapping):
-        prompts = prompts.get(name, prompts) if name else prompts
-    if isinstance(prompts, Mapping):
-        prompts = prompts.get(column)
-    return prompts if isinstance(prompts, str) else ""

@@ -165,7 +165,7 @@ def fixed_arguments(
         "max_steps": settings.max_steps,
         "per_device_train_batch_size": settings.per_device_train_batch_size,
         "gradient_accumulation_steps": settings.gradient_accumulation_steps,
-        "gradient_checkpointing": False,  # prepare_model has switched it on
+        "gradient_checkpointing": None,  # prepare_model has switched it on
         "learning_rate": settings.learning_rate,
         "warmup_steps": settings.warmup_ratio,
         "optim": "adamw_torch_fused" if fused else settings.of_trainer("optim"),
