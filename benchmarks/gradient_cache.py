@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from types import SimpleNamespace
 
 CASES = ((64, None), (1024, 32))
 
@@ -39,6 +40,7 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     """Train one step, and print what it took."""
     import torch
 
+    from opera.config.training import TrainSettings
     from opera.data import load_data
     from opera.methods import METHODS, Plan
     from opera.retrieval.models import load_model
@@ -58,8 +60,9 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     drawn, items = dataset.__getitems__(next(iter(sampler)))
     features = [model.preprocess([item[name] for item in items]) for name in ("anchor", "positive")]
     known = KnownPositives.of(data, training.query_rows, pairs)
-    loss = InfoNCELoss(model, 0.05, known, gradient_cache=texts or None)
-    loss.sampler = sampler
+    training_set = SimpleNamespace(negatives=SimpleNamespace(known=known, kind="random"))
+    settings = TrainSettings.parse({"temperature": 0.05, "gradient_cache": texts or None})
+    loss = InfoNCELoss(model, training_set, sampler, settings)
     start = time.perf_counter()
     if batch:
         loss(features, drawn).backward()

@@ -53,7 +53,7 @@ from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.settings import resolved
 from opera.training.build import TrainingSet
-from opera.training.loss import InBatchLoss, batch_cosines, info_nce_losses, register_loss
+from opera.training.loss import InBatchLoss, info_nce_losses, register_loss
 from opera.training.sampler import Batch
 
 RANDOM_DOCUMENTS = 500
@@ -176,7 +176,7 @@ class NoisyPairLoss(InBatchLoss):
             with torch.no_grad():
                 queries, *documents = super().embed([dict(features) for features in columns])
             self.model = student
-            self._teacher_cosines = batch_cosines(queries, torch.cat(documents))
+            self._teacher_cosines = self.similarity(queries, torch.cat(documents))
         return super().embed(columns)
 
     def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss
+from sentence_transformers.util import cos_sim
 from torch.nn import functional as F
 
 import opera
@@ -40,18 +41,18 @@ def make_loss(seen: list[Any], **values: Any) -> DistillationLoss:
     """Make a loss that keeps in ``seen`` what is observed."""
     query, doc = np.array(SCORED).T
     teacher = TeacherScores.from_arrays(QUERIES[query], doc, np.linspace(-3, 4, len(SCORED)))
-    model: Any = None
-    loss, sampler = DistillationLoss(model, 0.1, known_of(PAIRS), masks=False), SimpleNamespace()
-    sampler.observe = lambda step, observations: seen.append(observations)
-    loss.sampler = sampler
+    model: Any = torch.nn.Module()
+    model.similarity = cos_sim
+    sampler: Any = SimpleNamespace(observe=lambda step, observations: seen.append(observations))
     groups = {name: np.arange(100) for name in ("query_group", "document_group")}
     training_set: Any = SimpleNamespace(
         data=SimpleNamespace(teacher=teacher, **groups),
         train=SimpleNamespace(query_rows=QUERIES),
         pairs=PAIRS,
-        negatives=SimpleNamespace(lists=None, kind="random"),
+        negatives=SimpleNamespace(lists=None, kind="random", known=known_of(PAIRS)),
     )
-    loss.prepare(training_set, TrainSettings.parse({"temperature": 0.1, **values}))
+    settings = TrainSettings.parse({"temperature": 0.1, "mask_known_positives": False, **values})
+    loss = DistillationLoss(model, training_set, sampler, settings)
     loss.teacher_temperature = 2
     return loss
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from torch import Tensor
 
 from distinct import known_of, pool_of
+from opera.config.training import TrainSettings
 from opera.data import load_data
 from opera.labels.ranks import p_values
 from opera.methods import METHODS, Plan
@@ -45,11 +47,10 @@ class Step:
         self.features = [self.model.preprocess([item[name] for item in items]) for name in items[0]]
         self.seen: list[Observations] = []
 
-    def loss(self, masked: bool = True, **more: Any) -> InfoNCELoss:
-        more |= {"masks": masked}
-        loss = InfoNCELoss(self.model, 0.05, self.known, **more)  # type: ignore[arg-type]
-        loss.sampler = self.sampler
-        return loss
+    def loss(self, **settings: Any) -> InfoNCELoss:
+        training_set: Any = SimpleNamespace(negatives=SimpleNamespace(known=self.known, kind="random"))
+        parsed = TrainSettings.parse({"temperature": 0.05, **settings})
+        return InfoNCELoss(self.model, training_set, self.sampler, parsed)
 
     def observe(self, step: int, observations: Observations) -> None:
         """Keep what is observed; the step is trained again."""
@@ -79,7 +80,8 @@ def test_unmasked_it_is_sentence_transformers_own(beir: Path, bert_model: Path, 
     step = Step(beir, bert_model, n_negatives)
     step.model.eval()  # theirs embeds all documents in one pass, with other dropout
     ours, theirs = (
-        step.value(loss) for loss in (step.loss(masked=False), MultipleNegativesRankingLoss(step.model, scale=20))
+        step.value(loss)
+        for loss in (step.loss(mask_known_positives=False), MultipleNegativesRankingLoss(step.model, scale=20))
     )
     # Sums of at most 1,000 terms below 20 in another order: 1024·20·2⁻⁵³ = 2e-12.
     assert ours.item() == pytest.approx(theirs.item(), rel=0, abs=1e-10)
@@ -135,11 +137,11 @@ def test_mined_negatives_of_the_query_do_not_count_in_the_rank(
     assert all(marked[0][rows, first + rows].all() for first in columns) is not random
 
 
-@pytest.mark.parametrize(("texts", "sizes"), [(5, ()), (1, (8, 4)), (BATCH, ())])
-def test_cached_gradients_are_those_of_the_whole_batch(step: Step, texts: int, sizes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("texts", "sizes"), [(5, None), (1, "8,4"), (BATCH, None)])
+def test_cached_gradients_are_those_of_the_whole_batch(step: Step, texts: int, sizes: str | None) -> None:
     """In float64, with the dropout that the passes drew: sums of a few thousand terms in another order."""
     step.seen.clear()
-    cached = step.value(step.loss(gradient_cache=texts, sizes=sizes))
+    cached = step.value(step.loss(gradient_cache=texts, matryoshka=sizes))
     of_cached = step.gradients(cached)
     torch.manual_seed(1)
     embeddings = [
@@ -148,7 +150,7 @@ def test_cached_gradients_are_those_of_the_whole_batch(step: Step, texts: int, s
         )
         for part in step.features
     ]
-    uncached = step.loss(sizes=sizes).loss_of(step.batch, embeddings)
+    uncached = step.loss(matryoshka=sizes).loss_of(step.batch, embeddings)
     of_uncached = step.gradients(uncached)
     assert cached.item() == pytest.approx(uncached.item(), rel=1e-12)
     assert of_uncached.abs().max() > 0.01
@@ -164,7 +166,7 @@ def test_a_matryoshka_loss_is_the_mean_over_the_sizes_and_the_whole_is_observed(
     embeddings = step.loss().embed([dict(part) for part in step.features])
     step.model.train()
     parts = [step.loss().loss_of(step.batch, [column[:, :size] for column in embeddings]) for size in (8, 4, 32)]
-    together = step.loss(sizes=(8, 4)).loss_of(step.batch, embeddings)
+    together = step.loss(matryoshka="8,4").loss_of(step.batch, embeddings)
     assert together.item() == pytest.approx(sum(part.item() for part in parts) / 3, rel=1e-12)
     for one, other in zip(*step.seen[-2:], strict=True):
         np.testing.assert_array_equal(one, other)

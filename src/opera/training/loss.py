@@ -20,11 +20,11 @@ from torch.nn import functional as F
 
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
+from opera.core.settings import resolved
 from opera.encoder.forward import Column, embed_columns, pads, token_features
 from opera.labels.ranks import p_values
 from opera.training.build import TrainingSet
 from opera.training.distributed import gather_columns, gather_embeddings
-from opera.training.documents import KnownPositives
 from opera.training.sampler import Batch, Observations, Sampler
 
 
@@ -34,8 +34,8 @@ def info_nce_losses(
     """InfoNCE: cross-entropy of each query's positive against the other documents of the batch.
 
     Args:
-        similarity: float ``[m, M]`` cosines; row i's positive is column ``first`` + i.
-        temperature: divides the cosines (the paper's 0.02).
+        similarity: float ``[m, M]``; row i's positive is column ``first`` + i.
+        temperature: divides the similarities (the paper's 0.02).
         excluded: bool ``[m, M]``, documents to exclude from a row; never the row's positive.
         first: column of the first row's positive; earlier columns belong to earlier processes.
 
@@ -51,7 +51,8 @@ def info_nce_losses(
 
 
 class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
-    """Base class of losses that compare each query with all documents of its batch by cosine.
+    """Base class of losses that compare each query with all documents of its batch, by the
+    similarity of the model.
 
     Several processes share a batch: each gathers the documents of all, with their gradients.
 
@@ -62,39 +63,46 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
 
     Args:
         model: the model that trains.
+        training_set: the training pairs, with the known positives of each query.
+        sampler: receives the observations.
+        settings: the run's settings, automatic ones resolved.
+
+    Attributes:
         temperature: of the softmax.
         known: the known positives of each query.
         masks: whether known positives are excluded from a query's negatives; not in the paper.
-        gradient_cache: texts per forward pass; ``None`` for a column at once.
         sizes: shorter embedding lengths (Matryoshka, arXiv:2205.13147). The loss is the mean over
             these lengths and the full length; methods observe the loss at the full length.
-
-    Attributes:
-        sampler: receives the observations; set it before training.
+        negatives_are_random: whether the query's own negatives are random documents, so that
+            p-values can use them.
+        packs: whether texts may be packed; a compiled model does not allow it.
     """
 
     model: SentenceTransformer
-    sampler: Sampler
-    packs = True
-    """Whether texts may be packed; a compiled model does not allow it."""
-    negatives_are_random = True
-    """Whether the query's own negatives are random documents, so that p-values can use them."""
 
     def __init__(
         self,
         model: SentenceTransformer,
-        temperature: float,
-        known: KnownPositives,
-        *,
-        masks: bool = True,
-        gradient_cache: int | None = None,
-        sizes: Sequence[int] = (),
+        training_set: TrainingSet,
+        sampler: Sampler,
+        settings: TrainSettings,
     ) -> None:
         super().__init__()
-        self.model, self.temperature = model, temperature
-        self.known, self.sizes, self.masks = known, tuple(sizes), masks
-        self.uses_gradient_cache = gradient_cache is not None
-        self.mini_batch_size = gradient_cache or 0
+        negatives = training_set.negatives
+        self.model, self.sampler = model, sampler
+        self.temperature = resolved(settings.temperature)
+        self.known, self.masks = negatives.known, settings.mask_known_positives
+        self.sizes = settings.matryoshka or ()
+        self.negatives_are_random = negatives.kind in ("random", "labelled")
+        self.packs = not (settings.trainer or {}).get("torch_compile")
+        self.uses_gradient_cache = settings.gradient_cache is not None
+        self.mini_batch_size = settings.gradient_cache or 0
+        self.prepare(training_set, settings)
+
+    def similarity(self, queries: Tensor, documents: Tensor) -> Tensor:
+        """Return the model's similarity of embeddings ``[m, ...]`` and ``[M, ...]``: float
+        ``[m, M]``."""
+        return bare_model(self.model).similarity(queries, documents)
 
     @abstractmethod
     def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
@@ -106,7 +114,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         Override this instead of :meth:`pair_losses` if a loss needs the pair ids or the documents.
 
         Args:
-            similarity: float ``[m, M]`` cosines with the documents ``batch.doc_rows.T.ravel()``.
+            similarity: float ``[m, M]``, with the documents ``batch.doc_rows.T.ravel()``.
             excluded: bool ``[m, M]``, documents to exclude from a row.
             batch: pair ids, documents and weights.
         """
@@ -153,12 +161,10 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         columns = list(sentence_features)
         if not _are_token_ids(columns):
             return columns
-        bare: SentenceTransformer = extract_model_from_parallel(
-            self.model, keep_torch_compile=False
-        )
-        packed = self.packs and not pads(bare)
+        model = bare_model(self.model)
+        packed = self.packs and not pads(model)
         return [
-            token_features(bare, features["input_ids"], features["prompt_length"], packed=packed)
+            token_features(model, features["input_ids"], features["prompt_length"], packed=packed)
             for features in columns
         ]
 
@@ -186,7 +192,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             embeddings: float ``[m, dimension]`` per column, of this process.
         """
         device = embeddings[0].device
-        # Cosines are float32, even those of embeddings in half precision.
+        # Similarities are float32, even those of embeddings in half precision.
         with torch.autocast(device.type, enabled=False):
             queries, *columns = (at_least_float32(column) for column in embeddings)
             documents = torch.cat([gather_embeddings(column) for column in columns])
@@ -195,14 +201,13 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             )
             known = torch.from_numpy(marked).to(device)
             excluded = known if self.masks else None
-            similarity = batch_cosines(queries, documents)
+            similarity = self.similarity(queries, documents)
             losses = self.batch_losses(similarity, excluded, batch)
             observed = self.observed(similarity, excluded, batch, losses)
             self._observe(batch, similarity.detach(), observed, known)
             for size in self.sizes:
-                losses = losses + self.batch_losses(
-                    batch_cosines(queries[:, :size], documents[:, :size]), excluded, batch
-                )
+                shorter = self.similarity(queries[:, :size], documents[:, :size])
+                losses = losses + self.batch_losses(shorter, excluded, batch)
         weights = torch.from_numpy(batch.weights[batch.local]).to(device)
         return (losses * weights).mean() / (1 + len(self.sizes))
 
@@ -235,10 +240,9 @@ def _are_token_ids(columns: Sequence[dict[str, Any]]) -> bool:
     return all(isinstance(features.get("input_ids"), list) for features in columns)
 
 
-def batch_cosines(queries: Tensor, documents: Tensor) -> Tensor:
-    """Return the cosines of queries ``[m, dimension]`` and documents ``[M, dimension]``: float
-    ``[m, M]``."""
-    return F.normalize(queries, dim=-1) @ F.normalize(documents, dim=-1).T
+def bare_model(model: nn.Module) -> SentenceTransformer:
+    """Return a model without what distributes or compiles it."""
+    return extract_model_from_parallel(model, keep_torch_compile=False)
 
 
 def at_least_float32(embeddings: Tensor) -> Tensor:

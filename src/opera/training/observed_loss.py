@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate.utils import extract_model_from_parallel
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.gradcache import CachedLossMixin
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
@@ -20,7 +19,7 @@ from opera.core.processes import process_count, process_index
 from opera.core.terminal import counted, shown
 from opera.labels.ranks import p_values
 from opera.training.distributed import gather_columns, gather_embeddings, gather_values
-from opera.training.loss import at_least_float32, batch_cosines, info_nce_losses
+from opera.training.loss import at_least_float32, bare_model, info_nce_losses
 from opera.training.pair_rows import PairRows, rows_of
 from opera.training.sampler import Observations
 
@@ -74,7 +73,7 @@ class ObservedLoss(nn.Module):
             TrainingError: if the method did not sample the batch, or the batch has no pair ids.
         """
         features, pair_ids = list(sentence_features), labels
-        is_training = torch.is_grad_enabled() and self._bare.training
+        is_training = torch.is_grad_enabled() and bare_model(self.model).training
         if self.ended or not is_training:
             return self.loss(features, labels)
         if pair_ids is None or pair_ids.ndim != 1 or pair_ids.is_floating_point():
@@ -92,10 +91,10 @@ class ObservedLoss(nn.Module):
         # Processes that share documents must all weigh, or they would not gather in step.
         weighs = self.masks and (self.across or bool((factors != 1).any() or known.any()))
         weighed = weighing(weighable(self.loss), factors, known) if weighs else nullcontext()
-        with embeddings_of(self._bare) as embedded, weighed:
+        with embeddings_of(bare_model(self.model)) as embedded, weighed:
             value = self.loss(features, labels)
         # Cosines are float32, even those of embeddings in half precision.
-        with torch.no_grad(), torch.autocast(self._bare.device.type, enabled=False):
+        with torch.no_grad(), torch.autocast(bare_model(self.model).device.type, enabled=False):
             excluded = known if self.masks else None
             observed = self._observations(embedded, len(features), excluded, incomparable)
         if not self.masks:
@@ -110,10 +109,6 @@ class ObservedLoss(nn.Module):
         for batch_ids, batch_columns in zip(*batches, strict=True):
             rows, ids = rows_of(self.data_sets, batch_ids)
             rows.observe(Observations(ids, *batch_columns))
-
-    @property
-    def _bare(self) -> SentenceTransformer:
-        return extract_model_from_parallel(self.model, keep_torch_compile=False)
 
     def _observations(
         self,
@@ -184,7 +179,7 @@ def row_losses(
     candidates = torch.cat([gather(part) for part in documents] if gather else documents)
     for start in range(0, len(queries), size):
         rows = slice(start, start + size)
-        cosines = batch_cosines(queries[rows], candidates)
+        cosines = cos_sim(queries[rows], candidates)
         excluded_of_rows = None if excluded is None else excluded[rows]
         losses = info_nce_losses(cosines, temperature, excluded_of_rows, first + start)
         yield rows, cosines[:, first : first + len(queries)], losses

@@ -167,7 +167,6 @@ class Sampler:
         visits: the first visits, none yet; by default those of one data set.
 
     Attributes:
-        trained_steps: how many steps are trained.
         sampled: int32 ``[B]`` per step, the pair ids sampled so far.
         pending: the steps that are sampled and not trained, by number.
         trained: bool ``[N]``, the pairs trained so far.
@@ -195,7 +194,6 @@ class Sampler:
         self.n_negatives, self.lag, self.pair_weights = n_negatives, lag, pair_weights
         self._size_of_all = batch_size * world_size
         self._local = slice(rank * batch_size, (rank + 1) * batch_size)
-        self.trained_steps = 0
         self.sampled: list[NDArray[np.int32]] = []
         self.pending: dict[int, Batch] = {}
         self.trained = np.zeros(pairs.n_pairs, dtype=bool)
@@ -210,6 +208,11 @@ class Sampler:
     def kept(self) -> BoolArray:
         """The pairs that the methods do not prune before training: bool ``[N]``."""
         return np.concatenate([data_set.method.kept for data_set in self.sets])
+
+    @property
+    def trained_steps(self) -> int:
+        """The number of trained steps."""
+        return len(self.sampled) - len(self.pending)
 
     def __len__(self) -> int:
         return self.plan.max_steps * self.plan.batch_size // self._size_of_all
@@ -285,7 +288,6 @@ class Sampler:
             batch = self.pending.pop(step)
             self.schedule = batch.schedule
             self.trained[batch.pair_ids] = True
-            self.trained_steps += 1
 
     def times_drawn(self) -> NDArray[np.int64]:
         """Count how often each pair was sampled: int64 ``[N]``."""
@@ -331,7 +333,6 @@ class Sampler:
                 "the checkpoint belongs to other training pairs, perhaps because embeddings from "
                 "another device rank documents differently; start again with --overwrite"
             )
-        self.trained_steps = int(state["trained_steps"])
         sampled = np.array(state["drawn"], dtype=np.int32)
         self.sampled = list(sampled.reshape(-1, self.plan.batch_size))
         self.trained = np.array(state["trained"], dtype=bool)

@@ -97,28 +97,6 @@ class Fit:
         return noisy_labels
 
 
-def make_loss(
-    model: SentenceTransformer,
-    training_set: TrainingSet,
-    sampler: Sampler,
-    settings: TrainSettings,
-) -> InBatchLoss:
-    """Create the loss of a run, which reports to the sampler."""
-    loss: InBatchLoss = LOSSES.find(settings.loss)(
-        model,
-        resolved(settings.temperature),
-        training_set.negatives.known,
-        masks=settings.mask_known_positives,
-        gradient_cache=settings.gradient_cache,
-        sizes=settings.matryoshka or (),
-    )
-    loss.sampler = sampler
-    loss.prepare(training_set, settings)
-    loss.negatives_are_random = training_set.negatives.kind in ("random", "labelled")
-    loss.packs = not (settings.trainer or {}).get("torch_compile")
-    return loss
-
-
 def train(
     model: SentenceTransformer,
     training_set: TrainingSet,
@@ -144,7 +122,7 @@ def train(
         return evaluate_encoder(encoder, mixture, "dev", [measure], corpus_text).measures
 
     dataset, collator = make_dataset(model, training_set, settings)
-    loss = make_loss(model, training_set, sampler, settings)
+    loss: InBatchLoss = LOSSES.find(settings.loss)(model, training_set, sampler, settings)
     trace, stopper, saved = Trace(sampler, run), Stopper(), SamplerCallback([sampler])
     trainer = OperaTrainer(
         model=model,
