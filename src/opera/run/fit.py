@@ -80,7 +80,7 @@ def pair_columns(fit: Fit) -> dict[str, Any]:
     """Return the columns of ``pairs.parquet``."""
     data, train = fit.training_set.data, fit.training_set.train
     pairs, scores = fit.training_set.pairs, fit.training_set.scores
-    cbs = [part.cbs for part in scores if part.cbs is not None]
+    cbs = [scores_of_set.cbs for scores_of_set in scores if scores_of_set.cbs is not None]
     optional = {
         "weight": train.weights,
         "similarity": fit.training_set.similarity,

@@ -113,7 +113,7 @@ def new_record(prepared: Prepared, folder: Path) -> RunRecord:
     """
     mixture, encoder = prepared.data.with_splits, prepared.model.encoder
     data = mixture.joined
-    sources = [with_paths(part.source, absolute_path) for part in mixture.data_sets]
+    sources = [with_paths(data_set.source, absolute_path) for data_set in mixture.data_sets]
     return RunRecord(
         folder=str(folder.absolute()),
         status="running",
@@ -143,12 +143,12 @@ def new_record(prepared: Prepared, folder: Path) -> RunRecord:
         if mixture.is_single
         else [
             SetRecord(
-                name=part.name,
+                name=data_set.name,
                 source=source,
-                fingerprint=part.fingerprint,
-                counts=part.counts(),
+                fingerprint=data_set.fingerprint,
+                counts=data_set.counts(),
             )
-            for part, source in zip(mixture.data_sets, sources, strict=True)
+            for data_set, source in zip(mixture.data_sets, sources, strict=True)
         ],
     )
 

@@ -48,7 +48,7 @@ class SamplerCallback(TrainerCallback):  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two optimizer steps."""
-        return {str(number): part.state_dict() for number, part in enumerate(self.samplers)}
+        return {str(number): sampler.state_dict() for number, sampler in enumerate(self.samplers)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned.

@@ -96,10 +96,10 @@ def _sections(
     source: str, columns: Columns, encoding: str | None, skip_bad_rows: bool
 ) -> tuple[list[Section], bool, list[str]]:
     """Return the sections of a corpus, whether its documents have titles, and notes."""
-    place, notes = Path(source), list[str]()
-    beir, is_python = place / "corpus.jsonl", source.startswith(PYTHON)
-    files = [] if is_python or beir.is_file() else text_files(place)
-    if {file.stem.upper() for file in files} == {"README"} and holds_tables(place):
+    path, notes = Path(source), list[str]()
+    beir, is_python = path / "corpus.jsonl", source.startswith(PYTHON)
+    files = [] if is_python or beir.is_file() else text_files(path)
+    if {file.stem.upper() for file in files} == {"README"} and holds_tables(path):
         files = []  # the README describes the tables
     for option, is_given in (
         ("--columns", columns.assignments),
@@ -152,14 +152,14 @@ class Head(NamedTuple):
     below: int
 
 
-def text_files(place: Path) -> list[Path]:
+def text_files(path: Path) -> list[Path]:
     """Return a text file, or the text files in a folder, sorted and without hidden files."""
-    paths = sorted(place.rglob("*")) if place.is_dir() else [place]
+    paths = sorted(path.rglob("*")) if path.is_dir() else [path]
     return [
         file
         for file in paths
         if file.suffix.lower() in TEXT_SUFFIXES
-        and not any(part.startswith(".") for part in file.relative_to(place).parts)
+        and not any(name.startswith(".") for name in file.relative_to(path).parts)
         and file.is_file()
     ]
 

@@ -49,9 +49,10 @@ class PairDataset(Dataset[dict[str, Any]]):
         """Return a batch with the items of this process."""
         queries = self.queries(self.query_rows[batch.queries[batch.local]])
         documents = iter(self.documents(batch.doc_rows[batch.local].ravel()))
-        anchor, *others = self.column_names
+        anchor, *document_columns = self.column_names
         return batch, [
-            {anchor: query, **{name: next(documents) for name in others}} for query in queries
+            {anchor: query, **{name: next(documents) for name in document_columns}}
+            for query in queries
         ]
 
 

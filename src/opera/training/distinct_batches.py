@@ -47,31 +47,33 @@ class DistinctSampler(DataSetSampler):
         """Return the pairs of the next batch."""
         while len(self._waiting.pair_ids) < count:
             self._draw()
-        apart = self._places_apart(count)
+        apart = self._positions_apart(count)
         for draw in (self._draw, self._draw_different):
             if len(apart) < count:
                 draw()
-                apart = self._places_apart(count)
+                apart = self._positions_apart(count)
         ids, weights = self._waiting.pair_ids, self._waiting.weights
         order = np.concatenate([apart, np.delete(np.arange(len(ids)), apart)]).astype(np.int64)
         queries = self.method.pairs.pair_query[ids[order]]
-        places = order[np.sort(np.unique(queries, return_index=True)[1])[:count]]
-        self._waiting = Draw(np.delete(ids, places)[:count], np.delete(weights, places)[:count])
-        return Draw(ids[places], weights[places])
+        positions = order[np.sort(np.unique(queries, return_index=True)[1])[:count]]
+        self._waiting = Draw(
+            np.delete(ids, positions)[:count], np.delete(weights, positions)[:count]
+        )
+        return Draw(ids[positions], weights[positions])
 
-    def _places_apart(self, count: int) -> list[int]:
-        """Return the places of the first ``count`` waiting pairs that may share a batch."""
-        places, documents, positives = list[int](), set[int](), set[int]()
-        for place, pair in enumerate(self._waiting.pair_ids.tolist()):
+    def _positions_apart(self, count: int) -> list[int]:
+        """Return the positions of the first ``count`` waiting pairs that may share a batch."""
+        positions, documents, positives = list[int](), set[int](), set[int]()
+        for position, pair in enumerate(self._waiting.pair_ids.tolist()):
             query = int(self.method.pairs.pair_query[pair])
             # ~query stands for the query, which must not be in the batch either
             new = {~query, *self.documents_of_pair[pair].tolist()}
             known = {~query, *self.known.of_query(query).tolist()}
-            if len(places) < count and positives.isdisjoint(new) and documents.isdisjoint(known):
-                places.append(place)
+            if len(positions) < count and positives.isdisjoint(new) and documents.isdisjoint(known):
+                positions.append(position)
                 documents |= new
                 positives |= known
-        return places
+        return positions
 
     def _draw_different(self) -> None:
         """Sample a batch of different queries by the method's probabilities."""

@@ -32,7 +32,7 @@ def refuse_differences(content: str, arrays: Iterable[NDArray[Any]]) -> None:
     Raises:
         TrainingError: naming the processes that differ from process 0.
     """
-    checksums = everywhere(lambda: [zlib.crc32(part.tobytes()) for part in arrays])
+    checksums = everywhere(lambda: [zlib.crc32(array.tobytes()) for array in arrays])
     different = [str(index) for index, sums in enumerate(checksums) if sums != checksums[0]]
     if different:
         raise TrainingError(

@@ -277,12 +277,11 @@ def _scored_records(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a FlagEmbedding training file with ``pos_scores`` and ``neg_scores``."""
     for number, query in enumerate(data.queries.by_turns(pairs.query_rows)):
-        part = slice(*pairs.offsets[number : number + 2])
-        kinds = {"pos": pairs.grades[part] > 0, "neg": pairs.grades[part] <= 0}
-        texts = {
-            kind: data.corpus.texts(pairs.doc_rows[part][rows]) for kind, rows in kinds.items()
-        }
-        scored = {f"{kind}_scores": scores[part][rows].tolist() for kind, rows in kinds.items()}
+        pair_rows = np.arange(*pairs.offsets[number : number + 2])
+        relevant = pairs.grades[pair_rows] > 0
+        kinds = {"pos": pair_rows[relevant], "neg": pair_rows[~relevant]}
+        texts = {kind: data.corpus.texts(pairs.doc_rows[rows]) for kind, rows in kinds.items()}
+        scored = {f"{kind}_scores": scores[rows].tolist() for kind, rows in kinds.items()}
         yield {"query": query, **texts, **scored}
 
 

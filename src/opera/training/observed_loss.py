@@ -64,7 +64,9 @@ class ObservedLoss(nn.Module):
         self.data_sets, self.temperature, self.ended = data_sets, temperature, False
         self.model, self.loss = model, loss  # the trainer replaces the model in both if distributed
         # whether the loss compares queries with the documents of all processes
-        self.across = any(getattr(part, "gather_across_devices", False) for part in chain_of(loss))
+        self.across = any(
+            getattr(inner, "gather_across_devices", False) for inner in chain_of(loss)
+        )
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Any) -> Any:
         """Return what the user's loss returns.
@@ -129,7 +131,7 @@ class ObservedLoss(nn.Module):
                 f"batch of {counted(rows, 'row')} and {counted(columns, 'column')} has "
                 f"{rows * columns:,}; use a loss that embeds each text once, column by column"
             )
-        embeddings = torch.cat([at_least_float32(part) for part in embedded]).chunk(columns)
+        embeddings = torch.cat([at_least_float32(column) for column in embedded]).chunk(columns)
         size = max(1, BLOCK_SIMILARITIES // (columns * len(embeddings[0])))
         gather = gather_values if self.across else None
         observed = []
@@ -176,7 +178,7 @@ def row_losses(
     """
     queries, *documents = columns
     first = process_index() * len(queries) if gather else 0
-    candidates = torch.cat([gather(part) for part in documents] if gather else documents)
+    candidates = torch.cat([gather(column) for column in documents] if gather else documents)
     for start in range(0, len(queries), size):
         rows = slice(start, start + size)
         cosines = cos_sim(queries[rows], candidates)
@@ -223,10 +225,10 @@ def weighing(ranking: Any, factors: Tensor, excluded: Tensor | None = None) -> I
 
 def chain_of(loss: nn.Module) -> list[nn.Module]:
     """Return a loss and the losses that it wraps, as Matryoshka losses do."""
-    parts = [loss]
-    while isinstance(inner := getattr(parts[-1], "loss", None), nn.Module) and inner not in parts:
-        parts.append(inner)
-    return parts
+    chain = [loss]
+    while isinstance(inner := getattr(chain[-1], "loss", None), nn.Module) and inner not in chain:
+        chain.append(inner)
+    return chain
 
 
 def temperature_of(loss: nn.Module) -> float:
@@ -235,8 +237,8 @@ def temperature_of(loss: nn.Module) -> float:
     Raises:
         SettingError: if it has none.
     """
-    for part in chain_of(loss):
-        scale, temperature = getattr(part, "scale", None), getattr(part, "temperature", None)
+    for inner in chain_of(loss):
+        scale, temperature = getattr(inner, "scale", None), getattr(inner, "temperature", None)
         if isinstance(scale, int | float) and scale > 0:
             return 1 / float(scale)
         if isinstance(temperature, int | float) and temperature > 0:

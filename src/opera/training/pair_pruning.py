@@ -148,7 +148,7 @@ class PairPruning(SamplerCallback):
                 weighs pairs and the loss cannot.
         """
         if isinstance(loss, Mapping):
-            return {name: self._watch(of_set, name) for name, of_set in loss.items()}
+            return {name: self._watch(named_loss, name) for name, named_loss in loss.items()}
         return self._watch(loss, ONLY)
 
     def noisy_labels(self, name: str = ONLY) -> NoisyLabels | None:
@@ -385,7 +385,7 @@ class PairPruning(SamplerCallback):
             raise SettingError(f"loss: must be a loss or its class, got {shown(loss)}")
         module = loss if isinstance(loss, nn.Module) else loss(self.model)
         module = module.loss if isinstance(module, ObservedLoss) else module
-        if all(part is not self.model for part in module.modules()):
+        if all(submodule is not self.model for submodule in module.modules()):
             raise SettingError(
                 f"loss: {type(module).__name__} has another model than PairPruning; use the same "
                 "model for both"

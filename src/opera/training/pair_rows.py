@@ -258,10 +258,11 @@ def read_all(dataset: Any) -> list[PairRows]:
             "samples any row at any step, which a stream cannot give; load the data set with "
             "streaming=False"
         )
-    sets = list[PairRows]()
+    data_sets, first = list[PairRows](), 0
     for name, rows in (dataset if isinstance(dataset, Mapping) else {ONLY: dataset}).items():
-        sets.append(PairRows(name, rows, sum(part.pairs.n_pairs for part in sets)))
-    return sets
+        data_sets.append(PairRows(name, rows, first))
+        first += data_sets[-1].pairs.n_pairs
+    return data_sets
 
 
 def rows_of(data_sets: Sequence[PairRows], pair_ids: IntArray) -> tuple[PairRows, IntArray]:

@@ -257,7 +257,7 @@ class Sampler:
             weights.append(draw.weights)
             rows.append(data_set.documents(draw.pair_ids, self.n_negatives, self.plan.seed, step))
         pair_ids, doc_rows, factors = (np.concatenate(parts) for parts in (ids, rows, weights))
-        if len(ids) > 1 and size > self._size_of_all:  # mix the sets in every part
+        if len(ids) > 1 and size > self._size_of_all:  # mix the sets in every batch
             order = generator(self.plan.seed, "sampler.sets", step).permutation(size)
             pair_ids, doc_rows, factors = pair_ids[order], doc_rows[order], factors[order]
         if self.pair_weights is not None:
@@ -312,7 +312,9 @@ class Sampler:
             "fingerprint": self.pairs.fingerprint,
             "drawn": self.sampled_ids(),
             "trained": self.trained.copy(),
-            "sets": {str(number): part.state_dict() for number, part in enumerate(self.sets)},
+            "sets": {
+                str(number): data_set.state_dict() for number, data_set in enumerate(self.sets)
+            },
             "visits": self.visits.state_dict(),
             "schedule": self.schedule,
             "pending": {

@@ -49,15 +49,15 @@ def make_sampler(training_set: TrainingSet, recipe: Recipe) -> Sampler:
     visits = FirstVisits.none(
         training_set.pairs.n_pairs,
         training_set.first_pairs,
-        np.concatenate([part.confirmed for part in sets]),
-        [part.decided.removed_excess for part in sets],
+        np.concatenate([data_set.confirmed for data_set in sets]),
+        [data_set.decided.removed_excess for data_set in sets],
         training_set.copies,
     )
     methods = training_set.methods(recipe, processes)
     return Sampler(
         [
-            DataSetSampler(method, negatives, part.first_document)
-            for method, negatives, part in zip(methods, sources, sets, strict=True)
+            DataSetSampler(method, negatives, data_set.first_document)
+            for method, negatives, data_set in zip(methods, sources, sets, strict=True)
         ],
         training_set.pairs,
         plan_of(recipe, processes),
