@@ -398,6 +398,6 @@ def test_a_document_is_ranked_among_those_that_were_trained_as_it_was(static_mod
 def test_an_epoch_begins_when_its_batches_are_opened_not_when_one_is_read() -> None:
     """A loader of several data sets opens the batches of all sets, and saves before it reads a rare one."""
     rows = PairRows("", Dataset.from_dict({"query": ["a", "b"], "document": ["c", "d"]}), 0)
-    rows.sampler = SimpleNamespace(trained_steps=7)  # type: ignore[assignment]
+    rows.sampler = SimpleNamespace(trained_steps=7, upcoming=lambda: iter(()))  # type: ignore[assignment]
     iter(rows)
     assert rows.epoch_start == 7

@@ -40,7 +40,7 @@ class PairDataset(Dataset[dict[str, Any]]):
         self, query_rows: NDArray[np.int32], n_negatives: int, queries: Lookup, documents: Lookup
     ) -> None:
         self.query_rows, self.queries, self.documents = query_rows, queries, documents
-        self.column_names = column_names(n_negatives)
+        self.column_names = list(column_roles(n_negatives))
 
     def __len__(self) -> int:
         return len(self.query_rows)
@@ -81,15 +81,10 @@ def collate_tokens(
     return columns
 
 
-def column_names(n_negatives: int) -> list[str]:
-    """Return the text columns in the order of the loss: anchor, positive, negatives."""
-    return ["anchor", "positive", *(f"negative_{number}" for number in range(1, n_negatives + 1))]
-
-
-def column_roles(settings: TrainSettings) -> dict[str, Role]:
-    """Return whether each text column holds queries or documents."""
-    columns = column_names(settings.n_negatives)
-    return {column: "query" if column == "anchor" else "document" for column in columns}
+def column_roles(n_negatives: int) -> dict[str, Role]:
+    """Return whether each text column holds queries or documents, in the order of the loss."""
+    negatives = [f"negative_{number}" for number in range(1, n_negatives + 1)]
+    return {"anchor": "query", **dict.fromkeys(["positive", *negatives], "document")}
 
 
 def make_dataset(
@@ -119,7 +114,7 @@ def make_dataset(
         training_tokens(documents, sampled * (1 + n_negatives)),
     )
     lengths = {role: prompt_length(model, prompt) for role, prompt in prompts.items()}
-    prompt_lengths = {column: lengths[role] for column, role in column_roles(settings).items()}
+    prompt_lengths = {column: lengths[role] for column, role in column_roles(n_negatives).items()}
     return dataset, partial(collate_tokens, prompt_lengths=prompt_lengths)
 
 

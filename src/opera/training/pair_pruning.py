@@ -371,7 +371,8 @@ class PairPruning(SamplerCallback):
         loss = self._loss_of(rows)
         return pretrained_scores(
             rows.pairs,
-            *rows.vectors,
+            rows.vectors["query"],
+            rows.vectors["document"],
             loss.temperature,
             rows.batch_size * (len(rows.columns) - 1) * (process_count() if loss.across else 1),
             self._seed,

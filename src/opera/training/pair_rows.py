@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
+from opera.adapter.model import encode_all
 from opera.core.arrays import BoolArray, IntArray
 from opera.core.errors import DataError, SettingError, TrainingError
 from opera.data import RetrievalData, TextTable
@@ -27,6 +28,7 @@ from opera.labels.ranks import not_comparable
 from opera.labels.review import Item, Labelled, training_items
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import with_separate_settings
+from opera.retrieval.prompts import Role
 from opera.training.documents import KnownPositives
 from opera.training.sampler import Batch, Observations, Sampler
 from opera.training.user_rows import LABEL_COLUMNS, Prompts, prompt_of, read_rows
@@ -85,7 +87,7 @@ class PairRows:
     """
 
     sampler: Sampler
-    vectors: tuple[Vectors, Vectors] | None = None
+    vectors: dict[Role, Vectors] | None = None
     drop_last = False
     length = batch_size = epoch_start = _to_skip = 0
 
@@ -137,17 +139,16 @@ class PairRows:
         labels = user_rows.select_columns([label]).with_format(None)
         return torch.tensor(labels[self.rows(pair_ids)][label], device=device)
 
-    def encode(self, model: SentenceTransformer, prompts: Prompts) -> tuple[Vectors, Vectors]:
+    def encode(self, model: SentenceTransformer, prompts: Prompts) -> dict[Role, Vectors]:
         """Encode the distinct queries and documents with the prompts of training, or read the
         cache."""
         was_training, encoder = model.training, Encoder(with_separate_settings(model))
         encoder.model.similarity_fn_name = "cosine"
         query, document = (prompt_of(prompts, self.name, column) for column in self.columns[:2])
         encoder.prompts = {"query": query, "document": document}
-        queries = encoder.encode_queries(self.data, np.arange(len(self.data.queries)))
-        documents = encoder.encode_corpus(self.data, "text")
+        vectors = encode_all(encoder, self.data, "text")
         model.train(was_training)
-        return queries, documents
+        return vectors
 
     def __len__(self) -> int:
         return self.length
@@ -164,12 +165,9 @@ class PairRows:
         # not a generator: a loader of several data sets calls this for all sets before it reads one
         skipped, self._to_skip = self._to_skip, 0
         self.epoch_start = self.sampler.trained_steps - skipped
-        return self._epoch(skipped)
-
-    def _epoch(self, skipped: int) -> Iterator[list[int]]:
-        yield from [[0] * self.batch_size] * skipped
-        for step in islice(self.sampler.upcoming(), self.length - skipped):
-            yield self.rows(self.sampler.sampled[step])
+        steps = islice(self.sampler.upcoming(), self.length - skipped)
+        batches = (self.rows(self.sampler.sampled[step]) for step in steps)
+        return chain([[0] * self.batch_size] * skipped, batches)
 
     def resume(self, epoch_start: int, skips: bool) -> int:
         """Continue at the sampler's step, and return how many batches of the epoch to skip."""

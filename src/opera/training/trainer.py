@@ -158,7 +158,7 @@ def fixed_arguments(
     # torch's fused AdamW is faster; on CPUs its square root is also the same on every processor,
     # which OPERA_REPRODUCIBLE needs
     fused = settings.of_trainer("optim") == "adamw_torch" and model.device.type in ("cpu", "cuda")
-    roles = column_roles(settings)
+    roles = column_roles(settings.n_negatives)
     prompts = {column: text for column, role in roles.items() if (text := prompt_for(model, role))}
     return {
         "output_dir": str(checkpoints.resolve()),
