@@ -20,7 +20,6 @@ from opera.core.paths import absolute_path
 from opera.core.terminal import log
 from opera.data.loading import with_paths
 from opera.retrieval.device import describe_device
-from opera.retrieval.hybrid import KeywordSearch
 from opera.retrieval.locate import model_title
 from opera.retrieval.models import lengths_of
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
@@ -49,7 +48,6 @@ class Session:
         resume: whether to continue an earlier session.
         callbacks: for the trainer: logging services and the user's callbacks.
         record: the content of ``run.json``.
-        keywords: keyword search in the data; ``None`` without.
     """
 
     prepared: Prepared
@@ -58,7 +56,6 @@ class Session:
     resume: bool
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]]
     record: RunRecord
-    keywords: KeywordSearch | None = None
 
     def update(self, **fields: Any) -> None:
         """Change fields of ``run.json`` and write the file."""

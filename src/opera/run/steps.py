@@ -200,10 +200,11 @@ def train_and_write(session: Session) -> None:
         with session.phase("encode", "encoding all texts for the adapter"):
             prepared.encode()
     data, settings = prepared.data.with_splits, prepared.settings
+    keywords = None
     if settings.bm25 is not False:
         with session.phase("keywords", "indexing the words of the documents"):
-            session.keywords = KeywordSearch.of(data, settings.corpus_text, settings.bm25)
-    guard = Guard(prepared, session.phase, session.keywords) if settings.guard else None
+            keywords = KeywordSearch.of(data, settings.corpus_text, settings.bm25)
+    guard = Guard(prepared, session.phase, keywords) if settings.guard else None
     base, columns = _measure_base(session)
     training, choice = first_training(session), None
     if guard is not None:
@@ -215,7 +216,8 @@ def train_and_write(session: Session) -> None:
         missing = missing_candidates(encoder, training.training_set, prepared.settings)
     if session.run.writes:
         results = {"base": base, "fine_tuned": fine_tuned, "final": final}
-        results |= _measure_keywords(session, final)
+        if keywords is not None:
+            results |= _measure_keywords(session, keywords, final)
         write_results(session, training, choice, results, columns, missing)
     PartialState().wait_for_everyone()
 
@@ -236,12 +238,12 @@ def _measure_base(session: Session) -> tuple[Evaluation, dict[str, Any]]:
     return base, columns
 
 
-def _measure_keywords(session: Session, final: Evaluation) -> dict[str, Evaluation]:
+def _measure_keywords(
+    session: Session, keywords: KeywordSearch, final: Evaluation
+) -> dict[str, Evaluation]:
     """Measure keyword search on test, alone and with the final model, and save its indexes."""
-    keywords, record, names = session.keywords, session.record.keywords, list(final.per_query)
-    if keywords is None:
-        return {}
-    data = session.prepared.data.with_splits
+    data, record = session.prepared.data.with_splits, session.record.keywords
+    names = list(final.per_query)
     with session.phase("keywords", "measuring keyword search on test"):
         results = {"bm25": keywords.evaluate(data, "test", names)}
         if record is not None:
