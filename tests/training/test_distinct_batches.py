@@ -18,6 +18,7 @@ from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, Mu
 
 import opera
 from opera.methods import METHODS, Draw, Method, NoSettings, Probabilities
+from opera.training.sampler import Observations
 from own_scripts import SYMMETRIC, arguments, open_model, train_script, trainer_of
 
 WORDS = [f"t{topic}w{word}" for topic in range(12) for word in range(4)]
@@ -144,8 +145,12 @@ def test_a_loss_excludes_known_positives(
     weights = list[np.ndarray]()
     (part,) = pruning.data_sets
     observe = part.observe
-    weights_of = lambda ids: part.batch(ids).weights  # noqa: E731
-    part.observe = lambda seen: weights.append(weights_of(seen.pair_ids)) or observe(seen)  # type: ignore[method-assign, func-returns-value]
+
+    def recorded(observations: Observations) -> None:
+        weights.append(part.batch(observations.pair_ids).weights)
+        observe(observations)
+
+    part.observe = recorded  # type: ignore[method-assign]
     trainer_of(pruning, args, loss).train()
     marks = list[bool]()
     for batch, value, factors in zip(batches_of(pruning), values, weights, strict=False):

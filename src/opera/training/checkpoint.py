@@ -17,7 +17,7 @@ from opera.run_folder.reading import read_arrays
 from opera.training.sampler import Sampler
 
 PREFIX = "opera/"
-"""Of the names of OPERA's curves."""
+"""The names of OPERA's curves begin with it."""
 
 
 class SamplerCallback(TrainerCallback):  # type: ignore[misc]
