@@ -30,9 +30,12 @@ from torch.nn import functional
 from transformers import AttentionInterface
 
 from opera.data import load_data
-from opera.encoder import attention, forward, packing
-from opera.encoder.forward import Column, embed_columns
-from opera.encoder.token_ids import token_ids
+from opera.encoder import TokenModel
+from opera.encoder import _attention as attention
+from opera.encoder import _packing as packing
+from opera.encoder import _token_model as token_model
+from opera.encoder._token_model import Column
+from opera.encoder._token_source import token_ids
 from opera.retrieval.locate import locate_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
@@ -66,11 +69,11 @@ def switch(piece: str) -> None:
     """Switch all pieces on but one."""
     packing._may_pack = (lambda *unused: False) if piece == "packing" else MAY_PACK
     packing.HashedDropout = nn.Dropout if piece == "dropout" else DROPOUT
-    forward.TOKENS_AT_ONCE = 2**62 if piece == "portions" else PORTION
+    token_model.TOKENS_AT_ONCE = 2**62 if piece == "portions" else PORTION
     AttentionInterface.register(attention.NAME, torch_attention if piece == "attention" else attention.packed_attention)
 
 
-MAY_PACK, DROPOUT, PORTION = packing._may_pack, packing.HashedDropout, forward.TOKENS_AT_ONCE
+MAY_PACK, DROPOUT, PORTION = packing._may_pack, packing.HashedDropout, token_model.TOKENS_AT_ONCE
 
 
 def steps(model: SentenceTransformer, length: int, pairs: int, rounds: int) -> list[list[Column]]:
@@ -80,7 +83,7 @@ def steps(model: SentenceTransformer, length: int, pairs: int, rounds: int) -> l
     documents = data.corpus.texts(slice(0, 2 * pairs * rounds), "title_text")
     model.max_seq_length = length
     every = [[ids[:length] for ids in token_ids(model, texts)] for texts in (queries, documents)]
-    return [[Column(ids[at::rounds]) for ids in every] for at in range(rounds)]
+    return [[(ids[at::rounds], None) for ids in every] for at in range(rounds)]
 
 
 def ratios(
@@ -113,13 +116,13 @@ def main() -> None:
 
     def train(batch: list[Column]) -> None:
         with packing.packing(model.train()):
-            embeddings = torch.cat(embed_columns(model, batch))
+            embeddings = torch.cat(TokenModel(model).embed_columns(batch))
             (embeddings @ embeddings.T).logsumexp(1).sum().backward()
         model.zero_grad()
 
     def encode(batch: list[Column]) -> None:
         with packing.packing(model.eval()), torch.no_grad():
-            embed_columns(model, batch)
+            TokenModel(model).embed_columns(batch)
 
     columns = {}
     for length in given.lengths:

@@ -30,7 +30,7 @@ import numpy as np
 from opera.core.cache import cache_folder
 from opera.core.processes import everywhere
 from opera.data import load_data
-from opera.encoder import embeddings
+from opera.retrieval import vectors as vector_files
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.search import search_corpus
@@ -48,7 +48,7 @@ def encode(out: Path) -> None:
     join_processes().wait_for_everyone()
     data, encoder = load_data(str(DATA)), open_encoder("minilm")
     data = replace(data, fingerprint=f"{data.fingerprint}/first", corpus=data.corpus.select(np.arange(ENCODED)))
-    encoder.batch_size, embeddings.LEAST_ROWS = BATCH, SHARD
+    encoder.batch_size, vector_files.LEAST_ROWS = BATCH, SHARD
     encoder.encode(["warm up"], "document")
     join_processes().wait_for_everyone()
     start, busy = time.perf_counter(), time.process_time()

@@ -26,7 +26,7 @@ import numpy as np
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
-from opera.encoder.embeddings import SUFFIX, Embeddings, Shards  # noqa: E402
+from opera.retrieval.vectors import SUFFIX, Embeddings, Shards  # noqa: E402
 from page import table_lines  # noqa: E402
 
 QUERIES, DIMENSION = 1000, 384

@@ -60,6 +60,13 @@ def test_each_layer_imports_only_from_layers_below_it() -> None:
         assert not above, f"{module} imports {above}, which lie above it"
 
 
+def test_private_modules_are_imported_only_in_their_room() -> None:
+    for module in MODULES:
+        for name in imported_modules(ast.walk(parse(module))):
+            is_private = any(re.match("_[^_]", part) for part in name.split("."))
+            assert not is_private or layer_of(name) == layer_of(module), f"{module} imports {name}"
+
+
 def test_no_module_imports_itself_in_a_circle() -> None:
     graph = {module: imported_modules(ast.walk(parse(module))) for module in MODULES}
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError with the modules of a circle

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from opera.encoder import attention
-from opera.encoder.attention import HashedDropout, Pack, PackedAttention, Rule, attended_by_torch, threshold_and_key
+from opera.encoder import _attention as attention
+from opera.encoder._attention import HashedDropout, Pack, PackedAttention, Rule, attended_by_torch, threshold_and_key
 
 LENGTHS = [3, 5, 9, 40, 41, 47, 47, 70, 130]
 WIDTH = 8
@@ -116,7 +116,7 @@ def test_dropout_keeps_the_right_share_and_repeats_its_mask() -> None:
 
 def test_numba_leaves_torch_the_threads_that_it_had() -> None:
     """torchrun, a grid and a container's quota give a process fewer than numba finds."""
-    child = "import torch; from opera.encoder.kernels import use_torch_threads; use_torch_threads(); "
+    child = "import torch; from opera.encoder._kernels import use_torch_threads; use_torch_threads(); "
     child += "import numba; print(torch.get_num_threads(), numba.get_num_threads())"
     variables = {**os.environ, "OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "3"}
     done = subprocess.run([sys.executable, "-c", child], check=True, capture_output=True, text=True, env=variables)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +12,11 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from backbones import write_backbone
-from opera.encoder import packing as packing_module
-from opera.encoder.attention import NAME
-from opera.encoder.forward import Column, embed_columns, embed_tokens, pads
-from opera.encoder.packing import packing, packs
-from opera.encoder.token_ids import token_ids
+from opera.encoder import TokenModel
+from opera.encoder import _packing as packing_module
+from opera.encoder._attention import NAME
+from opera.encoder._packing import packing, packs
+from opera.encoder._token_source import TokenIds, token_ids
 from opera.retrieval.models import checkpoint_gradients, load_model
 
 TEXTS = ["t1w1 common3 t2w2", "common1 " * 40, "t3w1", "t1w1 t2w2 common3", "common2 t5w2 t3w3 common1"]
@@ -25,6 +25,14 @@ TEXTS = ["t1w1 common3 t2w2", "common1 " * 40, "t3w1", "t1w1 t2w2 common3", "com
 @pytest.fixture(scope="module", params=["bge", "bge-m3", "e5", "qwen3"])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
     return load_model(write_backbone(request.param, tmp_path_factory.mktemp(request.param) / "model"), "cpu")
+
+
+def embed(model: SentenceTransformer, texts: list[TokenIds]) -> Tensor:
+    return model(TokenModel(model).features(texts, None))["sentence_embedding"]
+
+
+def columns_of(model: SentenceTransformer, *columns: list[str]) -> list[tuple[list[TokenIds], None]]:
+    return [(token_ids(model, column), None) for column in columns]
 
 
 def gradients(model: nn.Module, values: list[Tensor]) -> Tensor:
@@ -39,9 +47,9 @@ def test_packed_texts_have_the_embeddings_of_padded_ones(model: SentenceTransfor
     expected = torch.from_numpy(model.encode(TEXTS))
     with suppress(KeyboardInterrupt), packing(model), torch.no_grad():
         assert packs(model)
-        packed = embed_tokens(model, ids, packed=True)
+        packed = embed(model, ids)
         with packing(model):  # once more, as where a run evaluates while it trains
-            again = embed_tokens(model, ids, packed=True)
+            again = embed(model, ids)
         assert packs(model)
         assert torch.equal(packed, again)
         inside = torch.from_numpy(model.encode(TEXTS))  # padded texts go through torch's attention, with their mask
@@ -62,16 +70,16 @@ def test_columns_have_the_gradients_of_the_plain_path(
     model.eval()
     plain = [model(model.preprocess(column))["sentence_embedding"] for column in columns]
     expected = gradients(model, plain)
-    embed = embed_tokens
+    features = TokenModel.features
     monkeypatch.setattr(
-        "opera.encoder.forward.embed_tokens",
-        lambda model, lists, *rest, **more: embedded.append(len(lists)) or embed(model, lists, *rest, **more),
+        TokenModel, "features", lambda self, texts, *rest: embedded.append(len(texts)) or features(self, texts, *rest)
     )
-    monkeypatch.setattr("opera.encoder.forward.TOKENS_AT_ONCE", 45)
+    monkeypatch.setattr("opera.encoder._token_model.TOKENS_AT_ONCE", 45)
     for may_pack in (True, False):
         embedded.clear()
-        with packing(model) if may_pack else nullcontext():
-            ours = embed_columns(model, [Column(token_ids(model, column)) for column in columns], may_pack=may_pack)
+        token_model = TokenModel(model, may_pack=may_pack)
+        with token_model.packing():
+            ours = token_model.embed_columns(columns_of(model, *columns))
             for one, other in zip(ours, plain, strict=True):
                 torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
             torch.testing.assert_close(gradients(model, ours), expected, rtol=1e-3, atol=1e-4)
@@ -94,10 +102,10 @@ def test_what_does_not_pack_is_padded(hinder: str, bert_model: Path, monkeypatch
         model.double()
     with packing(model), torch.no_grad():
         assert not packs(model)
-        assert pads(model)
-        padded = nn.functional.normalize(embed_tokens(model, ids).float(), dim=-1)
+        assert TokenModel(model).pads
+        padded = nn.functional.normalize(embed(model, ids).float(), dim=-1)
         with pytest.raises(ValueError, match="have no tokens"):
-            embed_tokens(model, [np.empty(0, np.int32)])
+            embed(model, [np.empty(0, np.int32)])
     torch.testing.assert_close(padded, expected, rtol=0, atol=1e-5)
 
 
@@ -110,21 +118,20 @@ def test_rotary_models_train_in_half_precision(tmp_path: Path) -> None:
     expected = gradients(model, plain)
     with packing(model):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            ours = embed_columns(model, [Column(token_ids(model, column)) for column in columns])
+            ours = TokenModel(model).embed_columns(columns_of(model, *columns))
         cosine = nn.functional.cosine_similarity(gradients(model, ours), expected, dim=0)
     assert cosine > 0.99  # both are rounded to 8 bits, in another order
 
 
 def test_gradient_checkpointing_repeats_the_dropout(bert_model: Path) -> None:
     model = load_model(bert_model, "cpu").train()
-    ids = [Column(token_ids(model, TEXTS))]
     results = []
     for checkpoints in (False, True):
         if checkpoints:
             checkpoint_gradients(model)
         torch.manual_seed(6)
         with packing(model):
-            results.append(gradients(model, embed_columns(model, ids)))
+            results.append(gradients(model, TokenModel(model).embed_columns(columns_of(model, TEXTS))))
     torch.testing.assert_close(results[0], results[1], rtol=1e-5, atol=1e-7)
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from opera.core.cache import cache_folder
 from opera.data import load_data
-from opera.encoder import token_ids
-from opera.encoder.token_ids import TokenSource, training_tokens
+from opera.encoder import TokenSource
+from opera.encoder import _token_source as token_source
 from opera.retrieval.models import load_model
 
 ROWS = np.array([119, 3, 3, 0, 64, 31, 32])
@@ -20,7 +20,7 @@ ROWS = np.array([119, 3, 3, 0, 64, 31, 32])
 @pytest.fixture(autouse=True)
 def _small_parts_and_own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(token_ids, "ROWS_AT_ONCE", 32)  # four of them
+    monkeypatch.setattr(token_source, "ROWS_AT_ONCE", 32)  # four of them
 
 
 def same(found: list[Any], expected: list[Any]) -> bool:
@@ -47,7 +47,7 @@ def test_the_store_has_the_ids_of_texts_and_outlives_training(
     assert len(homes) == 3
     for parameter in model.parameters():
         parameter.data += 1
-    monkeypatch.setattr(token_ids, "token_ids", None)
+    monkeypatch.setattr(token_source, "token_ids", None)
     assert same(sources[0].store().rows(ROWS), expected[0])
     if kind == "bert":
         model[0].document_length = 5
@@ -59,5 +59,5 @@ def test_few_texts_of_a_large_table_are_tokenised_as_they_are_drawn(static_model
     source = TokenSource.of(load_model(static_model, "cpu"), load_data(beir), "document")
     expected = source.tokenise(ROWS)
     for drawn, stored in ((11, False), (12, True), (11, True)):  # of 120; in the end all are there
-        assert same(training_tokens(source, drawn)(ROWS), expected)
-        assert (source.stored() is not None) == stored
+        assert same(source.lookup(drawn)(ROWS), expected)
+        assert (cache_folder() / "tokens").is_dir() == stored

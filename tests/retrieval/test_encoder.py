@@ -10,8 +10,8 @@ import pytest
 
 from backbones import write_backbone
 from opera.data import cache_folder, load_data
-from opera.encoder import embeddings
 from opera.identity import model as identity
+from opera.retrieval import vectors as vector_files
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 
@@ -19,7 +19,7 @@ from opera.retrieval.models import load_model
 @pytest.fixture
 def four_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut the 120 documents into shards of 32."""
-    monkeypatch.setattr(embeddings, "LEAST_ROWS", 32)
+    monkeypatch.setattr(vector_files, "LEAST_ROWS", 32)
 
 
 @pytest.mark.usefixtures("four_shards")

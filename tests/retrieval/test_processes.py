@@ -25,14 +25,14 @@ from pathlib import Path
 import numpy as np
 from opera.core.cache import cache_folder
 from opera.data import Mixture, load_data
-from opera.encoder import embeddings
+from opera.retrieval import vectors as vector_files
 from opera.retrieval import nearest, search
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import load_model
 
 search.UNIT, nearest.TILE_BYTES, nearest.QUERIES, nearest.DOCUMENTS = 48, 5000, 7, 30
-embeddings.LEAST_ROWS = 32  # four shards of documents
+vector_files.LEAST_ROWS = 32  # four shards of documents
 folder, model_folder, out = sys.argv[1:]
 data, model = load_data(folder), load_model(model_folder, "cpu")
 results = {}
@@ -89,12 +89,12 @@ FAIL = (
 from pathlib import Path
 from opera.core.errors import ModelError, OperaError
 from opera.data import load_data
-from opera.encoder import embeddings
+from opera.retrieval import vectors as vector_files
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 
 folder, model_folder, out = sys.argv[1:]
-embeddings.LEAST_ROWS = 32
+vector_files.LEAST_ROWS = 32
 data, encoder = load_data(folder), Encoder(load_model(model_folder, "cpu"), batch_size=1)
 encode = Encoder._vectors
 

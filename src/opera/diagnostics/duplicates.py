@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData, TextTable
-from opera.encoder.embeddings import Vectors
 from opera.retrieval.nearest import exact_search
+from opera.retrieval.vectors import Vectors
 
 MAX_CHECKED = 10_000
 NEIGHBOURS = 5

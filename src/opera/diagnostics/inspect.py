@@ -24,7 +24,6 @@ from opera.data.pairs import TrainingPairs
 from opera.data.retrieval_data import counts_in_words
 from opera.data.splits import known_fraction
 from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, find_leak
-from opera.encoder.embeddings import Vectors
 from opera.labels.estimate import noise_interval, noise_rate
 from opera.methods.selection import CBS_POOL
 from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
@@ -37,6 +36,7 @@ from opera.retrieval.locate import (
 )
 from opera.retrieval.models import model_kind
 from opera.retrieval.prompts import with_data_prompt
+from opera.retrieval.vectors import Vectors
 from opera.training.documents import DocumentPool
 from opera.training.negatives import by_draws
 from opera.training.prepare_data import automatic_negatives

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
@@ -25,17 +24,7 @@ from opera.core.progress import progress
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs
 from opera.data.texts import CorpusText
-from opera.encoder.embeddings import (
-    SUFFIX,
-    Embeddings,
-    Shards,
-    Vectors,
-    shard_number,
-    write_shard,
-)
-from opera.encoder.forward import TOKENS_AT_ONCE, embed_tokens, is_table, pads, token_batches
-from opera.encoder.packing import packing
-from opera.encoder.token_ids import TokenIds, Tokens, TokenSource, has_token_path, prompt_length
+from opera.encoder import TokenModel, TokenSource
 from opera.identity.model import (
     cache_key,
     computation_key,
@@ -66,13 +55,21 @@ from opera.retrieval.prompts import (
     set_prompts,
     warn_of_missing_prompts,
 )
+from opera.retrieval.vectors import (
+    SUFFIX,
+    Embeddings,
+    Shards,
+    Vectors,
+    write_shard,
+)
 
 EmbeddingParts: TypeAlias = dict[str, list[NDArray[np.float32]]]
 """Embeddings of corpora in memory, part by part, by model and texts."""
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 TOKENS_PER_TEXT = 128
-"""A batch holds ``batch_size`` texts of this length, or the same number of tokens; a transformer on
-a CPU at most :data:`~opera.encoder.forward.TOKENS_AT_ONCE`."""
+"""A batch holds ``batch_size`` texts of this length, or the same number of tokens."""
+Lookup: TypeAlias = "Callable[[IntArray], list[NDArray[np.int32]]]"
+"""Returns the token ids of rows."""
 ARRAYS_FILE = "arrays.npz"
 CHUNK_BYTES = 2**26
 """Size of the embeddings of pairs read at once: half are queries, half documents."""
@@ -105,7 +102,7 @@ class Encoder:
         show_progress: bool = True,
         memory: EmbeddingParts | None = None,
     ) -> None:
-        self.model, self.batch_size = model, batch_size
+        self.model, self._token_model, self.batch_size = model, TokenModel(model), batch_size
         self.use_cache = use_cache and may_cache(model)
         self.memory = memory
         self._shows_progress = show_progress
@@ -145,7 +142,8 @@ class Encoder:
         """
         table = TextTable.from_texts({str(number): text for number, text in enumerate(texts)})
         source = TokenSource(self.model, table, "", role, self.prompts[role], "text")
-        return self._vectors(source, np.arange(len(texts)), self._tokens(source), lambda _: None)
+        tokens = source.tokenise if source.suffices else None
+        return self._vectors(source, np.arange(len(texts)), tokens, lambda _: None)
 
     def encode_corpus(self, data: RetrievalData, corpus_text: CorpusText = "title_text") -> Vectors:
         """Encode the corpus, or read it from the cache: float32 ``[documents, dimension]``."""
@@ -166,12 +164,13 @@ class Encoder:
         share = process_range(shards.count, shards.size)
         rows = _cut(np.arange(share.start, share.stop), shards.size)
         first_rows = [int(part[0]) for part in rows]
+        encoding = self._parts(source, rows, self._lookup(source))
         if self.memory is None:
-            yield from zip(first_rows, self._parts(source, rows, self._tokens(source)), strict=True)
+            yield from zip(first_rows, encoding, strict=True)
             return
         key = self.key(corpus_text, source.digest, roles=["document"])
-        stored, encoded = self.memory.get(key), []
-        parts = iter(stored) if stored else self._parts(source, rows, self._tokens(source))
+        encoded: list[NDArray[np.float32]] = []
+        parts = self.memory.get(key, encoding)
         for first_row, part in zip(first_rows, parts, strict=True):
             encoded.append(part)
             yield first_row, part
@@ -199,15 +198,12 @@ class Encoder:
     ) -> TokenSource:
         return TokenSource.of(self.model, data, role, self.prompts[role], corpus_text)
 
-    def _tokens(self, source: TokenSource, *, keep: bool = False) -> Tokens | None:
+    def _lookup(self, source: TokenSource, reads: int = 0) -> Lookup | None:
         """Return a function from rows to token ids; ``None`` if the model needs more than these.
 
-        With ``keep``, all rows are tokenised and stored first; all processes must pass it.
+        ``reads`` is the number of texts that will be read, see :meth:`TokenSource.lookup`.
         """
-        if not has_token_path(self.model, source.task, source.prompt):
-            return None
-        store = source.store(self._shows_progress) if keep else source.stored()
-        return source.tokenise if store is None else store.rows
+        return source.lookup(reads, self._shows_progress) if source.suffices else None
 
     def _encode_rows(self, source: TokenSource, rows: IntArray | None = None) -> Vectors:
         """Encode rows of a table, by default all, or read them from the cache."""
@@ -216,7 +212,7 @@ class Encoder:
         if not len(numbers):
             return np.empty((0, self.dimension), dtype=np.float32)
         if not self.use_cache:
-            tokens = self._tokens(source)
+            tokens = self._lookup(source)
             return gather_rows(
                 lambda share: self._parts(source, _cut(numbers[share], shards.size), tokens),
                 len(numbers),
@@ -224,8 +220,8 @@ class Encoder:
             )
 
         def write(folder: Path, names: list[str]) -> None:
-            tokens = self._tokens(source, keep=rows is None)
-            parts = [numbers[shards.rows(shard_number(name))] for name in names]
+            tokens = self._lookup(source, len(numbers) if rows is None else 0)
+            parts = [numbers[shards.rows(int(name.removesuffix(SUFFIX)))] for name in names]
             for name, vectors in zip(names, self._parts(source, parts, tokens), strict=True):
                 write_shard(folder / name, vectors)
 
@@ -236,7 +232,7 @@ class Encoder:
         return Embeddings(folder, shards)
 
     def _parts(
-        self, source: TokenSource, parts: list[IntArray], tokens: Tokens | None
+        self, source: TokenSource, parts: list[IntArray], tokens: Lookup | None
     ) -> Iterator[NDArray[np.float32]]:
         """Yield the embeddings of rows, part by part."""
         hidden, unit = process_index() > 0 or not self._shows_progress, PLURALS[source.task]
@@ -254,7 +250,7 @@ class Encoder:
         self,
         source: TokenSource,
         rows: IntArray,
-        tokens: Tokens | None,
+        tokens: Lookup | None,
         done: Callable[[int], object],
     ) -> NDArray[np.float32]:
         """Embed rows: float32 ``[len(rows), dimension]``. ``done`` receives counts for progress."""
@@ -264,7 +260,8 @@ class Encoder:
                 raw = self._embed_texts(self._texts(source, rows), role)
                 done(len(rows))
             else:
-                raw = self._embed_ids(tokens(rows), role, done)
+                most_tokens = self.batch_size * TOKENS_PER_TEXT
+                raw = self._token_model.embed(tokens(rows), source.prompt_length, most_tokens, done)
         bad: IntArray = np.flatnonzero(~np.isfinite(raw).all(axis=1))
         problem = "holds NaN or infinite values"
         if not bad.size and self.similarity == "cosine":
@@ -277,27 +274,6 @@ class Encoder:
                 "precision=fp32, or another copy of the model"
             )
         return raw
-
-    def _embed_ids(
-        self, ids: list[TokenIds], role: Role, done: Callable[[int], object]
-    ) -> NDArray[np.float32]:
-        """Embed texts by their token ids, in batches of a bounded number of tokens."""
-        embeddings = np.empty((len(ids), self.dimension), dtype=np.float32)
-        lengths = np.array([len(tokens) for tokens in ids], dtype=np.int64)
-        in_prompt = prompt_length(self.model, self.prompts[role])
-        self.model.eval()
-        with torch.inference_mode(), packing(self.model):
-            most = self.batch_size * TOKENS_PER_TEXT
-            if self.device == "cpu" and not is_table(self.model):
-                most = min(most, TOKENS_AT_ONCE)
-            padded = pads(self.model)
-            for batch in token_batches(lengths, most, padded):
-                texts = [ids[number] for number in batch.tolist()]
-                vectors = embed_tokens(self.model, texts, in_prompt, packed=not padded)
-                # a model with truncate_dim uses only the first dimensions
-                embeddings[batch] = vectors[:, : self.dimension].float().cpu().numpy()
-                done(len(batch))
-        return embeddings
 
     def _embed_texts(self, texts: list[str], role: Role) -> NDArray[np.float32]:
         """Let sentence-transformers embed texts that their token ids do not determine."""

@@ -14,13 +14,13 @@ import torch
 from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray, normalise, slices
+from opera.core.compiled import cached_njit
 from opera.core.errors import ModelError
 from opera.core.processes import everywhere, process_index
 from opera.core.progress import with_progress
 from opera.data import TextTable
-from opera.encoder.embeddings import Vectors
-from opera.encoder.kernels import cached_njit
 from opera.retrieval.measures import Ranking
+from opera.retrieval.vectors import Vectors
 
 TILE_BYTES = 2**26
 """Size of the embeddings that are read at once."""
@@ -138,7 +138,7 @@ class NearestDocuments:
 
         Args:
             queries: the rows of a block of queries.
-            query: each pair's query, as its place in the block, ascending.
+            query: each pair's query, as its index in the block, ascending.
             document: each pair's index into ``vectors``.
             vectors: embeddings of documents.
             ranks: the ranks of the documents' ids.

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.settings import resolved
-from opera.encoder.token_ids import TokenSource, has_token_path, prompt_length, training_tokens
+from opera.encoder import TokenSource
 from opera.retrieval.models import reads_vectors
 from opera.retrieval.prompts import ROLES, Role, prompt_for
 from opera.training.build import TrainingSet
@@ -99,21 +99,22 @@ def make_dataset(
     n_negatives, corpus_text = settings.n_negatives, settings.corpus_text
     if reads_vectors(model):
         return PairDataset(rows, n_negatives, _numbers, _numbers), None
-    prompts = {role: prompt_for(model, role) for role in ROLES}
-    if not all(has_token_path(model, role, prompt) for role, prompt in prompts.items()):
+    sources = {
+        role: TokenSource.of(model, data, role, prompt_for(model, role), corpus_text)
+        for role in ROLES
+    }
+    if not all(source.suffices for source in sources.values()):
         look_up_queries = partial(data.queries.texts, corpus_text="text")
         look_up_documents = partial(data.corpus.texts, corpus_text=corpus_text)
         return PairDataset(rows, n_negatives, look_up_queries, look_up_documents), None
     sampled = resolved(settings.max_steps) * settings.queries_per_step(PartialState().num_processes)
-    queries = TokenSource.of(model, data, "query", prompts["query"])
-    documents = TokenSource.of(model, data, "document", prompts["document"], corpus_text)
     dataset = PairDataset(
         rows,
         n_negatives,
-        training_tokens(queries, sampled),
-        training_tokens(documents, sampled * (1 + n_negatives)),
+        sources["query"].lookup(sampled),
+        sources["document"].lookup(sampled * (1 + n_negatives)),
     )
-    lengths = {role: prompt_length(model, prompt) for role, prompt in prompts.items()}
+    lengths = {role: source.prompt_length for role, source in sources.items()}
     prompt_lengths = {column: lengths[role] for column, role in column_roles(n_negatives).items()}
     return dataset, partial(collate_tokens, prompt_lengths=prompt_lengths)
 

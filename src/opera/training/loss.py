@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
 from opera.core.settings import resolved
-from opera.encoder.forward import Column, embed_columns, pads, token_features
+from opera.encoder import TokenModel
 from opera.labels.ranks import p_values
 from opera.training.build import TrainingSet
 from opera.training.distributed import gather_columns, gather_embeddings
@@ -149,10 +149,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         """Return the embeddings of each column, float ``[m, dimension]``."""
         columns = list(sentence_features)
         if _are_token_ids(columns):
-            return embed_columns(
-                self.model,
-                [Column(features["input_ids"], features["prompt_length"]) for features in columns],
-                may_pack=self.packs,
+            return TokenModel(self.model, may_pack=self.packs).embed_columns(
+                [(features["input_ids"], features["prompt_length"]) for features in columns]
             )
         return [self.model(features)["sentence_embedding"] for features in columns]
 
@@ -161,10 +159,9 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         columns = list(sentence_features)
         if not _are_token_ids(columns):
             return columns
-        model = bare_model(self.model)
-        packed = self.packs and not pads(model)
+        token_model = TokenModel(self.model, may_pack=self.packs)
         return [
-            token_features(model, features["input_ids"], features["prompt_length"], packed=packed)
+            token_model.features(features["input_ids"], features["prompt_length"])
             for features in columns
         ]
 

@@ -22,13 +22,13 @@ from opera.core.arrays import BoolArray, IntArray
 from opera.core.errors import DataError, SettingError, TrainingError
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs, pair_keys
-from opera.encoder.embeddings import Vectors
 from opera.labels.estimate import NoisyLabels, estimate
 from opera.labels.ranks import not_comparable
 from opera.labels.review import Item, Labelled, training_items
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import with_separate_settings
 from opera.retrieval.prompts import Role
+from opera.retrieval.vectors import Vectors
 from opera.training.documents import KnownPositives
 from opera.training.sampler import Batch, Observations, Sampler
 from opera.training.user_rows import LABEL_COLUMNS, Prompts, prompt_of, read_rows

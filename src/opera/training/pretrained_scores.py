@@ -12,9 +12,9 @@ from opera.core.processes import everywhere, process_range
 from opera.core.rng import generator
 from opera.core.terminal import log
 from opera.data.pairs import TrainingPairs
-from opera.encoder.embeddings import Vectors
 from opera.methods import PairScores
 from opera.retrieval.encoder import pair_similarities
+from opera.retrieval.vectors import Vectors
 from opera.training.documents import DocumentPool, KnownPositives
 
 CHUNK_CELLS = 8_000_000

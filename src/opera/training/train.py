@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +19,7 @@ from opera.core.measure_names import trainer_key
 from opera.core.processes import from_main, process_count, process_index
 from opera.core.settings import resolved
 from opera.core.terminal import log
-from opera.encoder.packing import packing
+from opera.encoder import TokenModel
 from opera.labels.estimate import NoisyLabels, estimate
 from opera.labels.visits import FirstVisits
 from opera.retrieval.evaluation import evaluate_encoder
@@ -137,7 +136,7 @@ def train(
     checkpoint = _resume(saved, trace) if resume else None
     resumed_from = sampler.trained_steps
     try:
-        with packing(model) if loss.packs else nullcontext():
+        with TokenModel(model, may_pack=loss.packs).packing():
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     finally:
         stopper.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opera.encoder.embeddings import LEAST_ROWS, MOST_ROWS, SHARDS, Embeddings, Shards
+from opera.retrieval.vectors import LEAST_ROWS, MOST_ROWS, SHARDS, Embeddings, Shards
 
 
 @pytest.mark.parametrize("count", [0, 1, 512, 513, 16_384, 16_385, 524_288, 524_289, 50_000_000])

@@ -20,8 +20,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from opera.core.arrays import slices
-from opera.encoder import kernels
-from opera.encoder.kernels import as_array, use_torch_threads
+from opera.encoder import _kernels as kernels
+from opera.encoder._kernels import as_array, use_torch_threads
 
 SMALL = 4_096
 """Up to this size, torch's dropout is as fast."""

@@ -121,8 +121,3 @@ def write_shard(path: Path, vectors: NDArray[np.float32]) -> None:
     with temporary.open("wb") as file:
         np.lib.format.write_array(file, vectors, allow_pickle=False)
     temporary.replace(path)
-
-
-def shard_number(name: str) -> int:
-    """Return the number of the shard in a file."""
-    return int(name.partition(".")[0])

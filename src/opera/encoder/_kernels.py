@@ -7,7 +7,6 @@ bfloat16 as uint16 bits. Arithmetic is float32.
 # The functions have no annotations, because numba infers the types.
 
 import math
-from typing import Any
 
 import numba
 import numpy as np
@@ -17,21 +16,11 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
+from opera.core.compiled import cached_njit
+
 if numba.config.THREADING_LAYER_PRIORITY[0] == "tbb":  # numba's default, not a user's choice
     # torch uses OpenMP; numba then shares its threads.
     numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
-
-
-def cached_njit(**options: Any) -> Any:
-    """``njit`` with a cache on disk, or without it if numba finds no writable folder."""
-
-    def compiled(function):
-        try:
-            return njit(cache=True, **options)(function)
-        except RuntimeError:  # no writable folder; every process compiles
-            return njit(**options)(function)
-
-    return compiled
 
 
 def use_torch_threads() -> None:

@@ -155,25 +155,17 @@ def prompt_length(model: SentenceTransformer, prompt: str) -> int | None:
     return None if length is None else int(length)
 
 
-def vocabulary_size(model: SentenceTransformer) -> int:
-    """Return the largest token id + 1. A vocabulary may have gaps, so it may have fewer tokens."""
-    return int(max(_tokenizer(model).get_vocab().values(), default=-1)) + 1
-
-
-def tokenisation(model: SentenceTransformer, task: Task | None = None, prompt: str = "") -> str:
+def tokenisation(model: SentenceTransformer, task: Task | None, prompt: str) -> str:
     """Everything that decides the ids of a text: the tokenizer, the prompt and the length.
 
     Training does not change it.
     """
-    return tokenizer_facts(_tokenizer(model)) + reading(model, task, prompt)
-
-
-def _tokenizer(model: SentenceTransformer) -> Any:
     first: Any = model[0]
-    return first.tokenizer if type(first) is StaticEmbedding else first.processor
+    tokenizer = first.tokenizer if type(first) is StaticEmbedding else first.processor
+    return tokenizer_facts(tokenizer) + reading(model, task, prompt)
 
 
-KIND, LAYOUT = "tokens", "4"
+KIND, LAYOUT = "tokens", "5"
 IDS, OFFSETS = "ids.bin", "offsets.npy"
 ROWS_AT_ONCE = 1024
 """Texts to tokenise together: enough for all threads of the tokenizer, with little memory."""
@@ -216,6 +208,16 @@ class TokenSource:
             return cls(model, data.queries, f"{data.fingerprint}/queries", task, prompt, "text")
         return cls(model, data.corpus, f"{data.fingerprint}/corpus", task, prompt, corpus_text)
 
+    @property
+    def suffices(self) -> bool:
+        """Whether the model needs only the token ids of these texts."""
+        return has_token_path(self.model, self.task, self.prompt)
+
+    @property
+    def prompt_length(self) -> int | None:
+        """The number of prompt tokens if the model's pooling excludes the prompt."""
+        return prompt_length(self.model, self.prompt)
+
     def tokenise(self, rows: IntArray | slice) -> list[TokenIds]:
         """Return the ids of rows."""
         texts = self.table.texts(rows, self.corpus_text)
@@ -227,11 +229,6 @@ class TokenSource:
         how = tokenisation(self.model, self.task, self.prompt)
         return cache_key([LAYOUT, how, self.digest, self.corpus_text])
 
-    def stored(self) -> TokenStore | None:
-        """Open the cached token ids of all rows, or return ``None``. Any process may call this."""
-        home = entry(KIND, self.key)
-        return None if home is None else TokenStore(home)
-
     def store(self, show_progress: bool = True) -> TokenStore:
         """Open the ids of all rows; the main process tokenises if the cache has none.
 
@@ -241,12 +238,26 @@ class TokenSource:
             cached_by_all(KIND, self.key, lambda folder, _: self._write(folder, show_progress))
         )
 
+    def lookup(self, reads: int, show_progress: bool = True) -> Tokens:
+        """Return a function from rows to token ids; all processes must call this.
+
+        The function reads the stored ids of all rows. If none are stored yet, and fewer than a
+        tenth of the rows will be read, the function tokenises what is read.
+
+        Args:
+            reads: the number of rows that will be read, with repetitions.
+            show_progress: whether to show the progress of tokenising all rows.
+        """
+        few = reads * 10 < len(self.table)
+        if few and not from_main(process_index() == 0 and entry(KIND, self.key) is not None):
+            return self.tokenise
+        return self.store(show_progress).rows
+
     def _write(self, folder: Path, show_progress: bool) -> None:
         """Write the offset of each row, and the joined ids of all rows, in the main process."""
         if process_index() > 0:
             return
         unit = "queries" if self.task == "query" else "documents"
-        dtype = np.uint16 if vocabulary_size(self.model) <= 2**16 else np.int32
         rows, lengths = len(self.table), [np.zeros(1, dtype=np.int64)]
         hidden = not show_progress
         with (
@@ -256,7 +267,7 @@ class TokenSource:
             for start in range(0, rows, ROWS_AT_ONCE):
                 token_lists = self.tokenise(slice(start, min(start + ROWS_AT_ONCE, rows)))
                 lengths.append(np.array([len(ids) for ids in token_lists]))
-                file.write(np.concatenate(token_lists).astype(dtype).data)
+                file.write(np.concatenate(token_lists).data)
                 bar.update(len(token_lists))
         np.save(folder / OFFSETS, np.cumsum(np.concatenate(lengths)))
 
@@ -270,27 +281,11 @@ class TokenStore:
 
     def __init__(self, folder: Path) -> None:
         self._offsets, ids = np.load(folder / OFFSETS, mmap_mode="r"), folder / IDS
-        count, size = int(self._offsets[-1]), ids.stat().st_size
-        dtype = np.uint16 if size == 2 * count else np.int32
-        self._ids: NDArray[np.integer[Any]] = np.empty(0, dtype)
-        if count:  # an empty file cannot be mapped
-            self._ids = np.memmap(ids, dtype, mode="r")
+        self._ids: TokenIds = np.empty(0, np.int32)
+        if self._offsets[-1]:  # an empty file cannot be mapped
+            self._ids = np.memmap(ids, np.int32, mode="r").view(np.ndarray)
 
     def rows(self, rows: IntArray) -> list[TokenIds]:
         """Return the ids of rows, in the order of ``rows``: int32 ``[tokens]`` per row."""
         starts, ends = self._offsets[rows].tolist(), self._offsets[np.asarray(rows) + 1].tolist()
-        return [
-            self._ids[start:end].astype(np.int32) for start, end in zip(starts, ends, strict=True)
-        ]
-
-
-def training_tokens(source: TokenSource, sampled: int) -> Tokens:
-    """Return the function that gives a training its token ids; all processes must call this.
-
-    It reads the stored table. If the table is not stored yet and the training samples at most
-    ``sampled`` texts, fewer than a tenth, the function tokenises the texts of each batch instead.
-    """
-    few = sampled * 10 < len(source.table)
-    if few and not from_main(process_index() == 0 and source.stored() is not None):
-        return source.tokenise
-    return source.store().rows
+        return [self._ids[start:end].copy() for start, end in zip(starts, ends, strict=True)]

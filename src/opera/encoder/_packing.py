@@ -20,8 +20,8 @@ from transformers import PreTrainedModel
 from opera.core.environment import is_plain
 from opera.core.rng import generator
 from opera.core.terminal import log
-from opera.encoder.attention import NAME, HashedDropout
-from opera.encoder.token_ids import KNOWN_MODULES, TokenIds
+from opera.encoder._attention import NAME, HashedDropout
+from opera.encoder._token_source import KNOWN_MODULES, TokenIds
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 """Names that transformers uses for the bounds of packed texts; only attention reads them."""
