@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import threading
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from opera.core.cache import cached, entry
-from opera.core.locks import locked
 
 
 @pytest.fixture(autouse=True)
@@ -50,14 +48,12 @@ def test_what_several_need_is_made_by_one(tmp_path: Path) -> None:
 
 def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     kind = tmp_path / "vectors"
-    for name in (".abc.part", ".old.part", ".new.part"):
-        (kind / name).mkdir(parents=True)
-        (kind / name / "b").write_text("half")
+    (kind / ".abc.part").mkdir(parents=True)
+    (kind / ".abc.part" / "b").write_text("half")
     (kind / ".abc.lock").touch()
-    os.utime(kind / ".old.part", (0, 0))
     home = cached("vectors", "abc", write)
     assert [path.name for path in home.iterdir()] == ["a"]
-    assert {path.name for path in kind.iterdir()} == {"abc", ".new.part"}
+    assert [path.name for path in kind.iterdir()] == ["abc"]
 
 
 def test_complete_files_of_a_killed_process_are_kept() -> None:
@@ -80,28 +76,9 @@ def test_complete_files_of_a_killed_process_are_kept() -> None:
     assert {path.name for path in home.iterdir()} == {"a", "b", "c"}
 
 
-def test_an_unfinished_entry_of_another_process_may_end_or_be_in_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kind, lstat = tmp_path / "vectors", Path.lstat
-    for name in (".ends.part", ".used.part"):
-        (kind / name).mkdir(parents=True)
-        os.utime(kind / name, (0, 0))
-
-    def after_its_end(path: Path) -> os.stat_result:
-        if path.name == ".ends.part":
-            path.rename(kind / "ends")
-        return lstat(path)
-
-    monkeypatch.setattr(Path, "lstat", after_its_end)
-    with locked(kind / ".used.lock"):
-        cached("vectors", "abc", write)
-    assert {path.name for path in kind.iterdir()} == {"abc", "ends", ".used.part"}
-
-
 def make_entries(barrier: Barrier, process: int) -> None:
     for number in range(40):
-        barrier.wait()  # all processes clean up and rename at once
+        barrier.wait()  # all processes rename at once
         cached("vectors", f"{number}-{process}", write)
 
 

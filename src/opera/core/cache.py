@@ -9,22 +9,17 @@ left.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import platformdirs
-from filelock import Timeout
 
 from opera.core.files import finish_folder, remove, writing
 from opera.core.locks import locked
 from opera.core.paths import user_path
 from opera.core.terminal import log
 
-KEPT_SECONDS = 30 * 24 * 3600
-"""How long an unfinished entry is kept for a process that completes it."""
 WHERE = " (in the cache, which OPERA_CACHE can move)"
 
 
@@ -77,11 +72,6 @@ def _write_entry(
     folder: Path, names: Sequence[str], write: Callable[[Path, list[str]], Any]
 ) -> None:
     """Write an entry. The caller holds its lock."""
-    for leftover in folder.parent.glob(".*.part"):
-        with suppress(FileNotFoundError, Timeout):  # another process may complete the entry
-            if time.time() - leftover.lstat().st_mtime > KEPT_SECONDS:
-                with locked(leftover.with_suffix(".lock"), 0):
-                    remove(leftover)
     temporary = folder.with_name(f".{folder.name}.part")
     temporary.mkdir(exist_ok=True)
     complete = {
