@@ -20,7 +20,7 @@ from opera.retrieval import nearest
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import NearestDocuments, exact_search
-from opera.retrieval.search import rank_by_size, search_corpus
+from opera.retrieval.search import search_corpus
 from small_runs import unit_vectors
 from tiny_world import data_from_dicts
 
@@ -130,17 +130,6 @@ def test_embeddings_that_are_no_numbers_are_refused(number: float) -> None:
     docs[2, 3] = number
     with pytest.raises(ModelError):
         exact_search(queries, docs, table([f"{number:02d}" for number in range(50)]), 5)
-
-
-def test_many_queries_are_searched_for_in_parts(
-    beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data, encoder = opera.load_data(beir), open_encoder(static_model)
-    expected = rank_by_size(encoder, data, np.arange(30), 20, [24, 8])
-    monkeypatch.setattr("opera.retrieval.search.QUERY_BYTES", 7 * (4 * encoder.dimension + 16 * 20))
-    parts = rank_by_size(encoder, data, np.arange(30), 20, [24, 8])
-    assert_same(parts[8], expected[8])
-    assert_same(parts[24], expected[24])
 
 
 def test_one_query_finds_what_the_corpus_ranking_has(beir: Path, static_model: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opera.config.arguments import ModelArguments, reading_of, with_group
 from opera.config.training import EncodingSettings
@@ -16,7 +15,7 @@ from opera.core.arguments import MOST, number, text, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError
 from opera.core.processes import everywhere, process_range
-from opera.data import RetrievalData, Source, TextTable, load_data
+from opera.data import RetrievalData, Source, load_data
 from opera.data.loading import named_source
 from opera.data.rules import check_string
 from opera.data.texts import CorpusText
@@ -36,8 +35,6 @@ from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import NearestDocuments, exact_search, first_dimensions, tiles
 from opera.retrieval.prompts import with_data_prompt
 
-QUERY_BYTES = 2**28
-"""Size of the query embeddings and of their candidates that are in memory at once."""
 UNIT = 16_384
 """A process searches a multiple of this number of documents."""
 
@@ -52,48 +49,19 @@ def rank_by_size(
 ) -> dict[int, Ranking]:
     """Rank the corpus once for each number of first dimensions in ``sizes``.
 
-    All processes must call this; each searches a part of the corpus. If embeddings are cached, a
-    search takes :data:`QUERY_BYTES` of queries at once. Otherwise it takes all queries, and
-    searches the documents while they are encoded.
+    All processes must call this; each searches a part of the corpus. If embeddings are not cached,
+    the search reads the documents while they are encoded.
     """
-    queries = encoder.encode_queries(data, query_rows)
-    rank = partial(
-        _rank_by_size, corpus=data.corpus, depth=depth, sizes=sizes, similarity=encoder.similarity
-    )
-    if not encoder.use_cache:
+    queries = encoder.encode_queries(data, query_rows)[:]
+    if encoder.use_cache:
+        documents = encoder.encode_corpus(data, corpus_text)
+        parts = tiles(documents, process_range(len(data.corpus), UNIT), len(queries))
+    else:
         parts = encoder.document_parts(data, corpus_text)
-        return rank(queries[:], parts, device=encoder.device)
-    documents, share = (
-        encoder.encode_corpus(data, corpus_text),
-        process_range(len(data.corpus), UNIT),
-    )
-    at_once = max(1, QUERY_BYTES // (4 * encoder.dimension + 16 * depth))
-    starts = range(0, max(1, len(queries)), at_once)
-    batches = (queries[start : start + at_once] for start in starts)
-    rankings = [
-        rank(batch, tiles(documents, share, len(batch)), device=encoder.device) for batch in batches
-    ]
-    return {
-        size: Ranking(
-            np.concatenate([part[size].doc_rows for part in rankings]),
-            np.concatenate([part[size].scores for part in rankings]),
-        )
-        for size in sizes
-    }
-
-
-def _rank_by_size(
-    queries: NDArray[np.float32],
-    parts: Iterator[tuple[int, NDArray[np.float32]]],
-    corpus: TextTable,
-    depth: int,
-    sizes: Sequence[int],
-    similarity: str,
-    device: str,
-) -> dict[int, Ranking]:
+    similarity = encoder.similarity
     cut = partial(first_dimensions, length_1=similarity == "cosine")
     searches = {
-        size: NearestDocuments(cut(queries, size), corpus, depth, device, similarity)
+        size: NearestDocuments(cut(queries, size), data.corpus, depth, encoder.device, similarity)
         for size in sizes
     }
 
