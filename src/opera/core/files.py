@@ -344,9 +344,9 @@ ADVICE = {
 """Advice for errors about space."""
 
 
-def storage_error(place: Path, error: Exception, note: str = "") -> StorageError:
-    """Describe an error of writing ``place``; ``note`` says what the place is."""
-    path = getattr(error, "filename", None) or place
+def storage_error(folder: Path, error: Exception, note: str = "") -> StorageError:
+    """Describe an error of writing ``folder``; ``note`` says what the folder is."""
+    path = getattr(error, "filename", None) or folder
     reason = str(getattr(error, "strerror", None) or error).lower()
     advice = ADVICE.get(getattr(error, "errno", None) or 0)
     return StorageError(
@@ -355,21 +355,21 @@ def storage_error(place: Path, error: Exception, note: str = "") -> StorageError
 
 
 @contextmanager
-def writing(place: Path, note: str = "", final: Path | None = None) -> Iterator[None]:
-    """Turn an error of writing ``place``, or a file in it, into one sentence.
+def writing(folder: Path, note: str = "", final: Path | None = None) -> Iterator[None]:
+    """Turn an error of writing ``folder``, or a file in it, into one sentence.
 
     An error about a file elsewhere passes, because the block was reading that file. The sentence
-    has the name ``final`` if it is given, since ``place`` may be temporary.
+    has the name ``final`` if it is given, since ``folder`` may be temporary.
 
     Raises:
-        StorageError: with the place, the reason and advice.
+        StorageError: with the path, the reason and advice.
     """
     try:
         yield
     except (OSError, SafetensorError) as error:
         filename = getattr(error, "filename", None)
-        if filename is not None and not Path(os.fsdecode(filename)).is_relative_to(place):
+        if filename is not None and not Path(os.fsdecode(filename)).is_relative_to(folder):
             raise
         if filename is not None and final is not None:
             error.filename = None  # type: ignore[union-attr]
-        raise storage_error(final or place, error, note) from error
+        raise storage_error(final or folder, error, note) from error

@@ -268,8 +268,8 @@ def _grades_by_id(qrels: Qrels) -> dict[str, dict[str, int]]:
 def _grades_of(ranking: Ranking, qrels: Qrels) -> NDArray[np.int32]:
     """Return the grade of each ranked document: int32 ``[n, depth]``, 0 if it is not relevant."""
     judged, ranked = qrels.keys, pair_keys(qrels.query_rows[:, None], ranking.doc_rows)
-    place = np.minimum(np.searchsorted(judged, ranked), len(judged) - 1)
-    return np.where(judged[place] == ranked, np.maximum(qrels.grades[place], 0), 0)
+    index = np.minimum(np.searchsorted(judged, ranked), len(judged) - 1)
+    return np.where(judged[index] == ranked, np.maximum(qrels.grades[index], 0), 0)
 
 
 def check_trec_ids(path: Path, data: RetrievalData, split: str) -> None:

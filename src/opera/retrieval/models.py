@@ -71,7 +71,7 @@ def unused_parameters(model: SentenceTransformer) -> list[str]:
     return unused
 
 
-def _check_vocabulary(model: SentenceTransformer, place: str) -> None:
+def _check_vocabulary(model: SentenceTransformer, title: str) -> None:
     """Refuse a tokenizer with special tokens only: libraries create it if its file is missing."""
     first = model[0]
     if type(first).__name__ == "StaticEmbedding":
@@ -83,7 +83,7 @@ def _check_vocabulary(model: SentenceTransformer, place: str) -> None:
     rows = len(getattr(table, "weight", ()))
     if words < FEWEST_WORDS * rows:
         raise ModelError(
-            f"{place}: its tokenizer knows {words:,} words, but its weights have rows for "
+            f"{title}: its tokenizer knows {words:,} words, but its weights have rows for "
             f"{rows:,}: a file of the tokenizer is missing; use a complete copy of the model"
         )
 
@@ -127,33 +127,33 @@ def load_model(spec: Model, device: str) -> SentenceTransformer:
     return model
 
 
-def _check(model: SentenceTransformer, missing: list[str], place: str, folder: Path) -> None:
+def _check(model: SentenceTransformer, missing: list[str], title: str, folder: Path) -> None:
     """Refuse a model with incomplete files: libraries would fill the gaps with random values.
 
-    ``missing`` are names of weights that its files lack. ``place`` starts the messages.
+    ``missing`` are names of weights that its files lack. ``title`` starts the messages.
     """
-    _check_vocabulary(model, place)
+    _check_vocabulary(model, title)
     unused = unused_parameters(model) if missing else []
     needed = [name for name in missing if not any(full.endswith(f".{name}") for full in unused)]
     if needed:
         raise ModelError(
-            f"{place}: its files lack {len(needed):,} of the weights that its configuration asks "
+            f"{title}: its files lack {len(needed):,} of the weights that its configuration asks "
             f"for, such as {shown(needed[0])}; use a complete copy of the model"
         )
-    check_pooling(model, place, folder)
+    check_pooling(model, title, folder)
 
 
-def _add_padding(model: BaseModel, place: str) -> None:
+def _add_padding(model: BaseModel, title: str) -> None:
     """Let tokenizers without a padding token pad with the end-of-text token, as decoders do.
 
-    The attention mask hides the padding. ``place`` starts the message.
+    The attention mask hides the padding. ``title`` starts the message.
     """
     for module in model:
         tokenizer: Any = getattr(module, "tokenizer", None)
         if getattr(tokenizer, "pad_token", "") is None:
             if tokenizer.eos_token is None:
                 raise ModelError(
-                    f"{place}: its tokenizer has neither a padding token nor an end-of-text token; "
+                    f"{title}: its tokenizer has neither a padding token nor an end-of-text token; "
                     "set pad_token in its tokenizer_config.json"
                 )
             tokenizer.pad_token = tokenizer.eos_token

@@ -236,10 +236,10 @@ def warn_of_missing_prompts(
         return
     location, name = locate_model(model), model_title(model)
     folder = location if isinstance(location, Path) else None
-    family, place = family_of(name, folder), str(folder.resolve() if folder else location)
+    family, origin = family_of(name, folder), str(folder.resolve() if folder else location)
     settings: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
     for role in ROLES:
-        if settings[role] is not None or prompts.get(role) or (place, role) in _WARNED:
+        if settings[role] is not None or prompts.get(role) or (origin, role) in _WARNED:
             continue
         unused = next((key for key in PROMPT_NAMES[role] if prompts.get(key)), None)
         if unused is not None:
@@ -256,7 +256,7 @@ def warn_of_missing_prompts(
             )
         else:
             continue
-        _WARNED.add((place, role))
+        _WARNED.add((origin, role))
         advice = f"set {role}_prompt to {printable(repr(prompt))}, or to an empty text for none"
         log.warning("warning: %s: %s; %s", name, problem, advice)
 
@@ -290,9 +290,9 @@ def family_of(spec: str, folder: Path | None) -> Family | None:
     A folder in huggingface_hub's cache is ``models--OWNER--NAME/snapshots/COMMIT``.
     """
     config = {} if folder is None else json_values(folder / "config.json")
-    place, saved = (folder or Path(spec)).absolute(), str(config.get("_name_or_path", ""))
-    hub = [part.rpartition("--")[2] for part in place.parts if part.startswith("models--")]
-    names = [Path(spec).name, place.name, *hub, Path(saved).name]
+    path, saved = (folder or Path(spec)).absolute(), str(config.get("_name_or_path", ""))
+    hub = [part.rpartition("--")[2] for part in path.parts if part.startswith("models--")]
+    names = [Path(spec).name, path.name, *hub, Path(saved).name]
     for name in (name.lower().rpartition("_")[2] for name in names):
         for family in FAMILIES:
             if re.search(family.pattern, name):

@@ -156,20 +156,18 @@ def open_reranker(
         query_prompt=query_prompt, document_prompt=document_prompt, precision=precision
     )
     length = None if max_length is None else whole_number(max_length, "max_length", 8)
-    place, raw_scores = expand_user(spec, "reranker"), torch.nn.Identity()
-    model = load_safely(
-        CrossEncoder, place, "cpu", _check, max_length=length, activation_fn=raw_scores
-    )
+    options = {"max_length": length, "activation_fn": torch.nn.Identity()}
+    model = load_safely(CrossEncoder, expand_user(spec, "reranker"), "cpu", _check, **options)
     return Reranker(model, **prompts)
 
 
-def _check(model: CrossEncoder, missing: list[str], place: str, folder: Path) -> None:
+def _check(model: CrossEncoder, missing: list[str], title: str, folder: Path) -> None:
     """Refuse a model that is not a reranker; libraries give an embedding model a random head."""
     if missing:
         raise ModelError(
-            f"{place}: is not a reranker: its files lack the weights {shown(missing[0])}; pass a "
+            f"{title}: is not a reranker: its files lack the weights {shown(missing[0])}; pass a "
             "cross-encoder, such as BAAI/bge-reranker-base, or an embedding model with --model"
         )
     if model.num_labels != 1:
         count = model.num_labels
-        raise ModelError(f"{place}: a reranker must give one score per pair, but it gives {count}")
+        raise ModelError(f"{title}: a reranker must give one score per pair, but it gives {count}")
