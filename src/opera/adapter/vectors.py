@@ -16,7 +16,7 @@ from opera.adapter.model import VectorLookup, vector_model
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.files import open_file
-from opera.core.terminal import counted, first_line, shown
+from opera.core.terminal import counted, first_line_of, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.text_files import text_lines
 
@@ -71,7 +71,7 @@ class FileVectors:
         except DataError:
             raise
         except Exception as error:  # damaged files raise errors of many classes
-            raise DataError(f"{path}: {rule} ({first_line(error)})") from None
+            raise DataError(f"{path}: {rule} ({first_line_of(error)})") from None
         self.digest = hashlib.sha256("\0".join([digest, *ids]).encode()).hexdigest()
         row_of_id = {identifier: row for row, identifier in enumerate(ids)}
         if len(row_of_id) < len(ids):

@@ -36,7 +36,7 @@ from opera.config.training import TrainSettings, flag_of
 from opera.core.errors import InputError, OperaError, is_out_of_memory
 from opera.core.processes import several_processes, signals_as_interrupt
 from opera.core.registry import load_extensions
-from opera.core.terminal import one_line, printable, say, shortened
+from opera.core.terminal import escape_newlines, printable, say, shortened
 
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """The class of all errors about arguments. typer exports only its subclass."""
@@ -167,7 +167,7 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
 def _fail(*message: str, status: int) -> NoReturn:
     """Print an error message, given as lines, and exit."""
     who = "opera" if is_main_process() else f"opera, process {os.environ['RANK']}"
-    lines = [shortened(one_line(_by_option(line)), LONGEST_LINE) for line in message]
+    lines = [shortened(escape_newlines(_by_option(line)), LONGEST_LINE) for line in message]
     say(f"{who}: error: " + "\n".join(lines), file=sys.stderr)
     sys.exit(status)
 
@@ -203,12 +203,13 @@ class _TqdmHandler(logging.Handler):
 
         if isinstance(record.args, tuple):  # a line break in a value must not forge a log line
             record.args = tuple(
-                one_line(value) if isinstance(value, str | Path) else value for value in record.args
+                escape_newlines(value) if isinstance(value, str | Path) else value
+                for value in record.args
             )
         library = record.name.partition(".")[0]
         line = (
             self.format(record)
             if library == "opera"
-            else f"warning: {library}: {one_line(record.getMessage())}"
+            else f"warning: {library}: {escape_newlines(record.getMessage())}"
         )
         tqdm.write(printable(line), file=sys.stderr)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from opera.core.terminal import one_line
+from opera.core.terminal import escape_newlines
 
 
 class OperaError(Exception):
@@ -39,7 +39,7 @@ class OperaError(Exception):
     exit_status = 1
 
     def __init__(self, *lines: object) -> None:
-        super().__init__(*map(one_line, lines))
+        super().__init__(*map(escape_newlines, lines))
 
     @property
     def lines(self) -> tuple[str, ...]:

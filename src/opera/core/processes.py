@@ -18,7 +18,7 @@ from opera.core.arrays import T
 from opera.core.cache import WHERE, cached
 from opera.core.errors import OperaError
 from opera.core.files import writing
-from opera.core.terminal import in_one_line
+from opera.core.terminal import error_summary
 
 
 def several_processes() -> bool:
@@ -124,7 +124,7 @@ def _error_for_others(error: Exception) -> OperaError:
     """Return the error that the other processes raise after an error of this process."""
     if isinstance(error, OperaError):
         return error
-    return OperaError(f"process {process_index()} failed ({in_one_line(error)}); see its message")
+    return OperaError(f"process {process_index()} failed ({error_summary(error)}); see its message")
 
 
 def _joined() -> bool:

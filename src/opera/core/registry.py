@@ -12,7 +12,7 @@ from typing import Any
 
 from opera.core.arrays import T
 from opera.core.errors import InputError, SettingError, nearest
-from opera.core.terminal import in_one_line, shortened
+from opera.core.terminal import error_summary, shortened
 
 GROUP = "opera.extensions"
 """Entry points of installed packages that extend OPERA."""
@@ -126,5 +126,5 @@ def load_extensions() -> None:
             import_module(name)
         except (Exception, SystemExit) as error:
             raise InputError(
-                f"{origin}: the module '{name}' cannot be imported: {in_one_line(error)}"
+                f"{origin}: the module '{name}' cannot be imported: {error_summary(error)}"
             ) from error

@@ -66,15 +66,15 @@ def counted(count: int, noun: str) -> str:
 
 def place(path: object) -> str:
     """Return a path for an error message: on one line, safe to print, cut in the middle if long."""
-    return one_line(shortened(str(path)))
+    return escape_newlines(shortened(str(path)))
 
 
-def one_line(text: object) -> str:
+def escape_newlines(text: object) -> str:
     """Escape as :func:`printable` does, newlines too."""
     return printable(text).replace("\n", "\\n")
 
 
-def first_line(error: BaseException) -> str:
+def first_line_of(error: BaseException) -> str:
     """Return the first line of a library's error, short and printable, or its type if it is
     empty.
     """
@@ -88,7 +88,7 @@ def shortened(text: str, limit: int = MAX_SHOWN) -> str:
     return f"{text[: limit // 2]}…{text[-(limit - limit // 2 - 1) :]}"
 
 
-def in_one_line(error: BaseException) -> str:
+def error_summary(error: BaseException) -> str:
     """Return the type and the message of a library's error in one line."""
     return shortened(" ".join(f"{type(error).__name__}: {error}".split()), 200)
 

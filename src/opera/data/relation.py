@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from opera.core.arrays import IntArray
 from opera.core.errors import StorageError
-from opera.core.terminal import first_line, shown
+from opera.core.terminal import first_line_of, shown
 from opera.data.columns import as_texts, is_list
 from opera.data.delimited_tables import REJECTED, DelimitedTable
 from opera.data.rules import Rule
@@ -91,7 +91,7 @@ class Relation:
         except self._error as error:
             if self._failure:
                 raise self._failure.pop() from None
-            raise StorageError(f"{self.folder}: {first_line(error)}") from error
+            raise StorageError(f"{self.folder}: {first_line_of(error)}") from error
 
     def batches(self, sql: str, longest: int, **values: Any) -> pa.RecordBatchReader:
         """Run a query of texts and return Arrow batches, which can be read once.

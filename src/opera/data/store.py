@@ -16,7 +16,7 @@ import pyarrow as pa
 from opera.core.cache import cached
 from opera.core.errors import DataError, OperaError
 from opera.core.files import ADVICE, open_file, storage_error
-from opera.core.terminal import in_one_line
+from opera.core.terminal import error_summary
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
 from opera.data.texts import (
@@ -71,7 +71,7 @@ def library_errors(source: str, folder: Path, advice: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno in ADVICE:
             raise storage_error(folder, error) from error
         raise DataError(
-            f"{source}: cannot be read ({in_one_line(error.__cause__ or error)}); {advice}"
+            f"{source}: cannot be read ({error_summary(error.__cause__ or error)}); {advice}"
         ) from error
 
 

@@ -26,7 +26,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from opera.core.errors import ModelError
 from opera.core.files import read_json
-from opera.core.terminal import first_line
+from opera.core.terminal import first_line_of
 from opera.retrieval.models import lengths_of, load_model
 from opera.retrieval.prompts import ROLES
 
@@ -107,7 +107,7 @@ def write_onnx(model: SentenceTransformer, file: Path) -> None:
         except Exception as error:  # torch raises many types for an unsupported transformer
             kind = type(model[0].auto_model).__name__
             raise ModelError(
-                f"--onnx: torch cannot write a {kind} as an ONNX graph: {first_line(error)}"
+                f"--onnx: torch cannot write a {kind} as an ONNX graph: {first_line_of(error)}"
             ) from error
     weights = sum(
         weight.numel() * weight.element_size() for weight in model[0].auto_model.parameters()

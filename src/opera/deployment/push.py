@@ -15,7 +15,7 @@ from opera.core.arguments import flag, text, texts
 from opera.core.errors import ModelError, OperaError, SettingError, StorageError
 from opera.core.files import foreign_files, read_text
 from opera.core.paths import expand_user
-from opera.core.terminal import counted, first_line, log, place, shortened, shown
+from opera.core.terminal import counted, first_line_of, log, place, shortened, shown
 from opera.identity.run import check_keeps
 from opera.retrieval.locate import locate_model
 from opera.run.model_card import EXAMPLE_FOLDER, HUB_ID, is_local_path
@@ -111,7 +111,7 @@ def _described(error: Exception, repository: str) -> OperaError:
             f"{repository}: {reason}; log in with 'hf auth login' as a user who may write there, "
             "or set HF_TOKEN"
         )
-    return StorageError(f"{repository}: cannot be uploaded to the hub: {first_line(error)}")
+    return StorageError(f"{repository}: cannot be uploaded to the hub: {first_line_of(error)}")
 
 
 def _files_to_push(folder: Path) -> list[Path]:
@@ -166,7 +166,7 @@ def _card(file: Path, repository: str, languages: Sequence[str]) -> bytes:
     try:
         card = ModelCard(read_text(file), ignore_metadata_errors=True)
     except (OSError, ValueError) as error:
-        raise ModelError(f"{place(file)}: is not a model card: {first_line(error)}") from None
+        raise ModelError(f"{place(file)}: is not a model card: {first_line_of(error)}") from None
     data: Any = card.data
     if languages:
         data.language = list(languages)

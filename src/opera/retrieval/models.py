@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from opera.config.automatic import ModelKind
 from opera.core.errors import ModelError, SettingError, is_out_of_memory
-from opera.core.terminal import first_line, shown
+from opera.core.terminal import first_line_of, shown
 from opera.retrieval.locate import MINILM, Model, is_loaded, locate_model
 from opera.retrieval.prompts import LENGTH_SETTINGS, check_pooling
 from opera.retrieval.trust import SAFE_LOADING, check_loaded, check_model_folder, download_model
@@ -318,6 +318,6 @@ def load_safely(
         if is_out_of_memory(error):
             raise
         raise ModelError(
-            f"{located}: cannot be loaded as a {KINDS[kind.__name__]}: {first_line(error)}{hint}"
+            f"{located}: cannot be loaded as a {KINDS[kind.__name__]}: {first_line_of(error)}{hint}"
         ) from error
     return model

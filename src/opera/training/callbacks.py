@@ -19,7 +19,7 @@ from opera.core.errors import SettingError
 from opera.core.intervals import in_points
 from opera.core.measure_names import trainer_key
 from opera.core.progress import progress
-from opera.core.terminal import in_one_line, log, shown
+from opera.core.terminal import error_summary, log, shown
 from opera.run_folder.folder import RunWriter
 from opera.training.checkpoint import mark_complete
 from opera.training.distributed import gather_values
@@ -182,5 +182,5 @@ def logging_services(report_to: str | list[str]) -> list[TrainerCallback]:
         return [service() for service in get_reporting_integration_callbacks(report_to)]
     except Exception as error:  # services raise errors of many classes
         raise SettingError(
-            f"report_to={report_to}: {in_one_line(error)}; fix the service, or remove report_to"
+            f"report_to={report_to}: {error_summary(error)}; fix the service, or remove report_to"
         ) from error
