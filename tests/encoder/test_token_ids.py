@@ -11,10 +11,16 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Router
 
 from backbones import write_backbone
-from opera.encoder._token_source import has_token_path, prompt_length, token_ids, tokenisation
+from opera.data import TextTable
+from opera.encoder import TokenSource
+from opera.encoder._token_source import token_ids
 from opera.retrieval.models import load_model
 
 TEXTS = ["t1w1 common3 t2w2", "", "unknown 中文 words, 🙂", "common1 " * 60, "t3w1", " \n"]
+
+
+def source_of(model: SentenceTransformer, task: Any = None, prompt: str = "") -> TokenSource:
+    return TokenSource(model, TextTable.from_texts({"a": "t1w1"}), "", task, prompt, "text")
 
 
 def expected_ids(model: SentenceTransformer, task: Any, prompt: str) -> list[np.ndarray]:
@@ -39,12 +45,12 @@ def test_ids_are_those_of_the_library(model: SentenceTransformer) -> None:
             model[0].query_length, model[0].document_length = query_length, document_length
         for task in (None, "query", "document"):
             for prompt in ("", "common1 common2: "):
-                assert has_token_path(model, task, prompt)  # type: ignore[arg-type]
+                assert source_of(model, task, prompt).suffices
                 found = token_ids(model, TEXTS, task, prompt)  # type: ignore[arg-type]
                 for ids, expected in zip(found, expected_ids(model, task, prompt), strict=True):
                     assert ids.dtype == np.int32
                     assert np.array_equal(ids, expected)
-                seen.add(tokenisation(model, task, prompt))  # type: ignore[arg-type]
+                seen.add(source_of(model, task, prompt).key)
     assert len(seen) == (2 if type(model[0]).__name__ == "StaticEmbedding" else 6)  # prompts times lengths
     assert token_ids(model, []) == []
 
@@ -56,22 +62,22 @@ def test_models_that_read_texts_in_another_way_are_left_to_the_library(bert_mode
             setattr(model[0], name, value)
         return model
 
-    assert has_token_path(spoilt())
-    assert not has_token_path(spoilt(processing_kwargs={"text": {"max_length": 4}}))
-    assert not has_token_path(spoilt(preprocess=lambda *inputs, **more: {}))
+    assert source_of(spoilt()).suffices
+    assert not source_of(spoilt(processing_kwargs={"text": {"max_length": 4}})).suffices
+    assert not source_of(spoilt(preprocess=lambda *inputs, **more: {})).suffices
     routed = spoilt()
     routed.append(Router.for_query_document([Normalize()], [Normalize()]))
-    assert not has_token_path(routed), "the task decides"
+    assert not source_of(routed).suffices, "the task decides"
     decoder = load_model(write_backbone("qwen3", tmp_path / "model"), "cpu")
-    assert has_token_path(decoder)
+    assert source_of(decoder).suffices
     decoder[0].tokenizer.model_input_names = ["input_ids", "attention_mask", "token_type_ids"]
-    assert not has_token_path(decoder), "it has no segments: GPT-2 would add the embedding of token 0 to each token"
+    assert not source_of(decoder).suffices, "it has no segments: GPT-2 would add the embedding of token 0 to each token"
 
 
 def test_the_length_of_a_prompt_counts_where_pooling_leaves_it_out(bert_model: Path) -> None:
     model = load_model(bert_model, "cpu")
-    assert prompt_length(model, "common1 common2: ") is None
+    assert source_of(model, prompt="common1 common2: ").prompt_length is None
     model[1].include_prompt = False
-    assert prompt_length(model, "") is None
-    length = prompt_length(model, "common1 common2 ")
+    assert source_of(model, prompt="").prompt_length is None
+    length = source_of(model, prompt="common1 common2 ").prompt_length
     assert length == model.preprocess(["t1w1"], prompt="common1 common2 ")["prompt_length"]

@@ -56,31 +56,6 @@ PROBES = (
 """Texts to compare OPERA's token ids with those of sentence-transformers."""
 
 
-def has_token_path(model: SentenceTransformer, task: Task | None = None, prompt: str = "") -> bool:
-    """Whether the model needs only token ids, and :func:`token_ids` returns the right ones.
-
-    This holds for static embeddings and for transformers with a fast tokenizer. It does not hold
-    for chat templates, images, routers, query expansion, slow tokenizers, segments, or custom input
-    modules. The function also compares the token ids of a few texts.
-    """
-    first: Any = model[0]
-    if "preprocess" in vars(first) or type(model).preprocess is not SentenceTransformer.preprocess:
-        return False
-    if not all(type(module) in KNOWN_MODULES for module in list(model)[1:]):
-        return False
-    if type(first) is StaticEmbedding:
-        return True
-    if not _is_plain_transformer(first):
-        return False
-    features = model.preprocess(list(PROBES), prompt=prompt, task=task)
-    if "token_type_ids" in features and not hasattr(first.config, "type_vocab_size"):
-        return False  # GPT-2 adds the embedding of token 0 to each token
-    expected = _library_ids(features)
-    if expected is None:
-        return False
-    return all(map(np.array_equal, token_ids(model, PROBES, task, prompt), expected))
-
-
 def _library_ids(features: dict[str, Any]) -> list[NDArray[np.int64]] | None:
     """Return the ids of each text in sentence-transformers' features; ``None`` if there are other
     inputs.
@@ -117,7 +92,7 @@ def token_ids(
     """Tokenise texts with their prompt and special tokens, cut to the length of the task.
 
     Args:
-        model: a model with :func:`has_token_path`.
+        model: a model with :attr:`TokenSource.suffices`.
         texts: the texts; the tokenizer works on them in parallel.
         task: ``query`` or ``document``, for its length; ``None`` for the model's limit.
         prompt: put before every text.
@@ -132,8 +107,7 @@ def token_ids(
     if type(first) is StaticEmbedding:
         encodings = first.tokenizer.encode_batch_fast(inputs, add_special_tokens=False)
         return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
-    lengths = {"query": first.query_length, "document": first.document_length}
-    length = lengths[task] if task else None
+    length = getattr(first, f"{task}_length", None)
     limit = {} if length is None else {"max_length": length}
     token_lists = first.processor(
         inputs,
@@ -143,26 +117,6 @@ def token_ids(
         **limit,
     )["input_ids"]
     return [np.array(ids, dtype=np.int32) for ids in token_lists]
-
-
-def prompt_length(model: SentenceTransformer, prompt: str) -> int | None:
-    """Return the number of prompt tokens if the model's pooling excludes the prompt."""
-    if not prompt or type(model[0]) is not Transformer:
-        return None
-    if all(getattr(module, "include_prompt", True) for module in model):
-        return None
-    length = model.preprocess([""], prompt=prompt).get("prompt_length")
-    return None if length is None else int(length)
-
-
-def tokenisation(model: SentenceTransformer, task: Task | None, prompt: str) -> str:
-    """Everything that decides the ids of a text: the tokenizer, the prompt and the length.
-
-    Training does not change it.
-    """
-    first: Any = model[0]
-    tokenizer = first.tokenizer if type(first) is StaticEmbedding else first.processor
-    return tokenizer_facts(tokenizer) + reading(model, task, prompt)
 
 
 KIND, LAYOUT = "tokens", "5"
@@ -210,13 +164,39 @@ class TokenSource:
 
     @property
     def suffices(self) -> bool:
-        """Whether the model needs only the token ids of these texts."""
-        return has_token_path(self.model, self.task, self.prompt)
+        """Whether the model needs only token ids, and :meth:`tokenise` returns the right ones.
+
+        This holds for static embeddings and for transformers with a fast tokenizer. It does not
+        hold for chat templates, images, routers, query expansion, slow tokenizers, segments, or
+        custom input modules. OPERA also compares the token ids of a few texts.
+        """
+        first, kind = self.model[0], type(self.model)
+        if "preprocess" in vars(first) or kind.preprocess is not SentenceTransformer.preprocess:
+            return False
+        if not all(type(module) in KNOWN_MODULES for module in list(self.model)[1:]):
+            return False
+        if type(first) is StaticEmbedding:
+            return True
+        if not _is_plain_transformer(first):
+            return False
+        features = self.model.preprocess(list(PROBES), prompt=self.prompt, task=self.task)
+        if "token_type_ids" in features and not hasattr(first.config, "type_vocab_size"):
+            return False  # GPT-2 adds the embedding of token 0 to each token
+        expected = _library_ids(features)
+        if expected is None:
+            return False
+        probes = token_ids(self.model, PROBES, self.task, self.prompt)
+        return all(map(np.array_equal, probes, expected))
 
     @property
     def prompt_length(self) -> int | None:
         """The number of prompt tokens if the model's pooling excludes the prompt."""
-        return prompt_length(self.model, self.prompt)
+        if not self.prompt or type(self.model[0]) is not Transformer:
+            return None
+        if all(getattr(module, "include_prompt", True) for module in self.model):
+            return None
+        length = self.model.preprocess([""], prompt=self.prompt).get("prompt_length")
+        return None if length is None else int(length)
 
     def tokenise(self, rows: IntArray | slice) -> list[TokenIds]:
         """Return the ids of rows."""
@@ -225,8 +205,13 @@ class TokenSource:
 
     @property
     def key(self) -> str:
-        """Digest of the texts and their tokenisation, without the weights."""
-        how = tokenisation(self.model, self.task, self.prompt)
+        """Digest of all that decides the ids: texts, tokenizer, prompt and length.
+
+        Training does not change it.
+        """
+        first: Any = self.model[0]
+        tokenizer = first.tokenizer if type(first) is StaticEmbedding else first.processor
+        how = tokenizer_facts(tokenizer) + reading(self.model, self.task, self.prompt)
         return cache_key([LAYOUT, how, self.digest, self.corpus_text])
 
     def store(self, show_progress: bool = True) -> TokenStore:
@@ -259,10 +244,9 @@ class TokenSource:
             return
         unit = "queries" if self.task == "query" else "documents"
         rows, lengths = len(self.table), [np.zeros(1, dtype=np.int64)]
-        hidden = not show_progress
         with (
             (folder / IDS).open("wb") as file,
-            progress(f"tokenising {unit}", rows, "texts", hidden=hidden) as bar,
+            progress(f"tokenising {unit}", rows, "texts", hidden=not show_progress) as bar,
         ):
             for start in range(0, rows, ROWS_AT_ONCE):
                 token_lists = self.tokenise(slice(start, min(start + ROWS_AT_ONCE, rows)))
