@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -44,9 +44,6 @@ from opera.training.export_inputs import (
 )
 from opera.training.mining import Miner, check_range
 from opera.training.negatives import given_negatives
-
-if TYPE_CHECKING:
-    pass
 
 
 @with_group(ModelArguments)
