@@ -34,7 +34,7 @@ def test_what_the_machine_refuses_is_one_sentence(
     def fail(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr("opera.data.load_data", fail)
+    monkeypatch.setattr("opera.data.load_all", fail)
     done = run_opera("evaluate", "data", "--model", "minilm")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
