@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers.models import WordLevel
 
 from opera.core.cache import cache_folder
 from opera.data import load_data
@@ -53,6 +54,19 @@ def test_the_store_has_the_ids_of_texts_and_outlives_training(
         model[0].document_length = 5
         with pytest.raises(TypeError):  # they are other ids
             sources[0].store()
+
+
+@pytest.mark.parametrize(("largest", "size"), [(2**16 - 1, 2), (70_000, 4)])
+def test_ids_take_two_bytes_unless_the_vocabulary_is_large(
+    largest: int, size: int, static_model: Path, beir: Path
+) -> None:
+    model = load_model(static_model, "cpu")
+    model[0].tokenizer.model = WordLevel({"[UNK]": 1, "t1w1": largest}, unk_token="[UNK]")  # with gaps
+    source = TokenSource.of(model, load_data(beir), "document")
+    assert same(source.store().rows(ROWS), source.tokenise(ROWS))
+    (home,) = (cache_folder() / "tokens").iterdir()
+    count = sum(map(len, source.tokenise(np.arange(len(source.table)))))
+    assert (home / token_source.IDS).stat().st_size == size * count
 
 
 def test_few_texts_of_a_large_table_are_tokenised_as_they_are_drawn(static_model: Path, beir: Path) -> None:

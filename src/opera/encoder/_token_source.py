@@ -119,7 +119,14 @@ def token_ids(
     return [np.array(ids, dtype=np.int32) for ids in token_lists]
 
 
-KIND, LAYOUT = "tokens", "5"
+def _largest_id(model: SentenceTransformer) -> int:
+    """Return the largest token id. A vocabulary may have gaps, so it may have fewer tokens."""
+    first: Any = model[0]
+    tokenizer = first.tokenizer if type(first) is StaticEmbedding else first.processor
+    return int(max(tokenizer.get_vocab().values(), default=-1))
+
+
+KIND, LAYOUT = "tokens", "4"
 IDS, OFFSETS = "ids.bin", "offsets.npy"
 ROWS_AT_ONCE = 1024
 """Texts to tokenise together: enough for all threads of the tokenizer, with little memory."""
@@ -243,6 +250,7 @@ class TokenSource:
         if process_index() > 0:
             return
         unit = "queries" if self.task == "query" else "documents"
+        dtype = np.uint16 if _largest_id(self.model) < 2**16 else np.int32  # half the disk
         rows, lengths = len(self.table), [np.zeros(1, dtype=np.int64)]
         with (
             (folder / IDS).open("wb") as file,
@@ -251,7 +259,7 @@ class TokenSource:
             for start in range(0, rows, ROWS_AT_ONCE):
                 token_lists = self.tokenise(slice(start, min(start + ROWS_AT_ONCE, rows)))
                 lengths.append(np.array([len(ids) for ids in token_lists]))
-                file.write(np.concatenate(token_lists).data)
+                file.write(np.concatenate(token_lists).astype(dtype).data)
                 bar.update(len(token_lists))
         np.save(folder / OFFSETS, np.cumsum(np.concatenate(lengths)))
 
@@ -265,11 +273,15 @@ class TokenStore:
 
     def __init__(self, folder: Path) -> None:
         self._offsets, ids = np.load(folder / OFFSETS, mmap_mode="r"), folder / IDS
-        self._ids: TokenIds = np.empty(0, np.int32)
-        if self._offsets[-1]:  # an empty file cannot be mapped
-            self._ids = np.memmap(ids, np.int32, mode="r").view(np.ndarray)
+        count, size = int(self._offsets[-1]), ids.stat().st_size
+        dtype = np.uint16 if size == 2 * count else np.int32
+        self._ids: NDArray[np.integer[Any]] = np.empty(0, dtype)
+        if count:  # an empty file cannot be mapped
+            self._ids = np.memmap(ids, dtype, mode="r").view(np.ndarray)
 
     def rows(self, rows: IntArray) -> list[TokenIds]:
         """Return the ids of rows, in the order of ``rows``: int32 ``[tokens]`` per row."""
         starts, ends = self._offsets[rows].tolist(), self._offsets[np.asarray(rows) + 1].tolist()
-        return [self._ids[start:end].copy() for start, end in zip(starts, ends, strict=True)]
+        return [
+            self._ids[start:end].astype(np.int32) for start, end in zip(starts, ends, strict=True)
+        ]
