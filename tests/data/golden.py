@@ -106,12 +106,14 @@ CASES: dict[str, Case] = {
     ),
     "blank lines": csv_case("\n\nquery,document\n\na,b\n   \n\nc,d\n\n", skip_bad_rows=True),
     "stated delimiter": csv_case('\ufeff"sep=;"\r\nquery;document\r\na, b | c;d\r\n'),
+    "stated delimiter below empty lines": csv_case("\n\nsep=;\nquery;document\na;b\n"),
     "stated tab": csv_case("SEP=\\t\nquery\tdocument\na;b;c\td\n"),
     "stated tab in utf-16": (
         {"p.csv": "sep=\t\nquery\tdocument\na;b;c\td\n".encode("utf-16")}, {"source": "p.csv", "encoding": "utf-16"}
     ),
     "rows of separators": csv_case(";;\nquery;document;grade\n;;\na;b;1\n; ;\"\"\n;;;;\nc;d;0\n;;\n"),
-    "empty cells at the end": csv_case("query;document;;\na;b\nc;d;;;;\ne;f;;note\n"),
+    "empty cells at the end": csv_case("query;document;;\na;b\nc;d;;;;\ne;f;;\n"),
+    "a text in a column without a name": csv_case("query;document;;\na;b\ne;f;;note\n"),
     "labels of a spreadsheet": csv_case("query,document,label\na,b,TRUE\nc,d,False\ne,f,1\n"),
     "gz": ({"p.csv.gz": gzip.compress(CSV.encode(), mtime=0)}, {"source": "p.csv.gz"}),
     "zst": ({"p.csv.zst": zst(CSV.encode())}, {"source": "p.csv.zst"}),
@@ -191,6 +193,13 @@ CASES: dict[str, Case] = {
                           {"pairs": {"train": "c.csv", "test": "j.csv"}, "documents": "d.csv",
                            "columns": {"weight": "n", "document": "doc"}}),
     "skipped": skipping('query,document,clicks\na,b,1\nc,"d,2\ne,f,3"\n,g,1\nh,i,high\nj,k,-1\nl,m\nn,o,2\n'),
+    "skipped below blank rows": skipping('query,document\na,b\n,\n , \n"",""\n\nq9,\n'),
+    "skipped qrels below blank lines": (
+        {**TEXTS, "p.txt": "1 0 007 1\n \n\n2 0 9\n\t\n2 0 unknown 1\n1 0 8 1\n"},
+        {**BY_ID, "pairs": "p.txt", "skip_bad_rows": True},
+    ),
+    "skipped below a quotation mark beside a space": skipping('query,document\na,b\nx, "m\nn",z\nc, "d, e"\nq9,\n'),
+    "a last column without a name": csv_case('query,document,\n"m\nn",x,\ny,"v, w"\n'),
     "skipped long": skipping('query,document,clicks\n\na,"b\n\nc",1\n,d,1\ne,"f\r\n""g""",high\nh,i,2\n'),
     "a pattern": ({"p[1].csv": CSV, "p1.csv": "query,document\nother,file\n"}, {"source": "p[1].csv"}),
     "skipped json": ({"p.jsonl": '{"query": "a", "document": "b"}\n{oops\n[1]\n{"query": {"a": 1}, "document": "c"}\n'

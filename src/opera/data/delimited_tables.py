@@ -32,6 +32,10 @@ QUOTES = (
     "a quotation mark has no partner; put a field with quotation marks in quotes and double the "
     'marks inside: "5"" pipe"'
 )
+TOO_LONG = (
+    f"a row must have at most {LONGEST_ROW // 2**20} MiB; if it is shorter, a quotation mark has "
+    "no partner"
+)
 REJECTED = """
     SELECT line, list(DISTINCT error_type) AS problems, any_value(csv_line) AS row
     FROM rejected GROUP BY line ORDER BY line
@@ -64,12 +68,14 @@ class DelimitedTable(TextFile):
         encoding: str | None = None,
     ) -> None:
         self.path, self.encoding = path, encoding
-        first_line = next(filter(str.strip, self.lines()), "")
+        lines_with_text = (pair for pair in enumerate(self.lines(), 1) if pair[1].strip())
+        number, first_line = next(lines_with_text, (0, ""))
         unquoted = re.sub(r'"[^"]*"?', "", first_line)
         self.delimiter = "\t" if tabs or header is None else max(",;\t|", key=unquoted.count)
-        self._stated = header and STATED_DELIMITER.fullmatch(first_line)
-        if self._stated:
-            self.delimiter = self._stated[1].replace("\\t", "\t")
+        stated = header and STATED_DELIMITER.fullmatch(first_line)
+        if stated:
+            self.delimiter = stated[1].replace("\\t", "\t")
+        self._lines_before = number if stated else 0
         self._is_trec, self._is_quoted = header is None, not (header is None or tabs)
         self.first_line = first_line.split() if header is None else self._first_row()
         if not self.first_line:
@@ -86,7 +92,7 @@ class DelimitedTable(TextFile):
         Raises:
             DataError: if it cannot be read.
         """
-        rows, line = islice(self._rows(strict=True), int(bool(self._stated)), None), 1
+        rows, line = islice(self._rows(strict=True), self._lines_before, None), 1
         try:
             for line, fields in rows:  # noqa: B007 - for the message
                 if any(map(str.strip, fields)):
@@ -110,41 +116,51 @@ class DelimitedTable(TextFile):
         csv.field_size_limit(LONGEST_TEXT)
         quoting = csv.QUOTE_MINIMAL if self._is_quoted else csv.QUOTE_NONE
         how: dict[str, Any] = {"delimiter": self.delimiter, "quoting": quoting, "strict": strict}
-        return csv.reader(lines, **how)
+        return csv.reader(
+            lines, skipinitialspace=not strict and self._is_quoted, **how
+        )  # as DuckDB
 
     def scan(self, folder: Path) -> str:
         """Return the SQL that reads all rows and the header as the columns c0, c1, ...
 
         ``folder`` may get a copy of the file in the form that DuckDB reads.
         """
-        columns = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(self.columns)))
-        blank = " AND ".join(
-            f"coalesce(blank(c{place}), true)" for place in range(len(self.columns))
-        )
-        has_names = bool(self.columns[-1].strip())  # spreadsheets drop empty cells without a name
+        places = range(len(self._named_columns))
+        columns = ", ".join(f"c{place}: 'VARCHAR'" for place in places)
+        blank = " AND ".join(f"coalesce(blank(c{place}), true)" for place in places)
         mark = "'\"'" if self._is_quoted else "''"
         return f"""
-            SELECT row_number() OVER () - 1 AS line, *
-            FROM read_csv(
-                {literal_sql(str(self._readable(folder)))}, columns={{{columns}}},
-                delim={literal_sql(self.delimiter)}, quote={mark}, escape={mark}, comment='',
-                header=false, auto_detect=false, strict_mode=true,
-                store_rejects=true, rejects_table='rejected', rejects_scan='rejecting_scans',
-                null_padding={not has_names}, max_line_size={LONGEST_ROW}
+            FROM (
+                SELECT row_number() OVER () - 1 AS line, *
+                FROM read_csv(
+                    {literal_sql(str(self._readable(folder)))}, columns={{{columns}}},
+                    delim={literal_sql(self.delimiter)}, quote={mark}, escape={mark}, comment='',
+                    header=false, auto_detect=false, strict_mode=true,
+                    store_rejects=true, rejects_table='rejected', rejects_scan='rejecting_scans',
+                    rejects_limit=0, max_line_size={LONGEST_ROW}
+                )
             )
             WHERE NOT ({blank}) OFFSET {self.has_header:d}"""
+
+    @property
+    def _named_columns(self) -> list[str]:
+        """The columns up to the last one with a name.
+
+        Spreadsheets write the empty cells after it in some rows only.
+        """
+        named = [number for number, name in enumerate(self.columns, 1) if name.strip()]
+        return self.columns[: max(named, default=1)]
 
     def _readable(self, folder: Path) -> Path:
         """Return the file, or a copy: plain UTF-8 with tabs in TREC and one kind of line break."""
         utf8 = self.encoding in (None, ALWAYS_UTF8) and self.path.suffix.lower() in (".csv", ".tsv")
         is_pattern = bool(set("*?[") & set(str(self.path.absolute())))
-        readable = utf8 and not (is_pattern or self._is_trec or self._stated)
+        readable = utf8 and not (is_pattern or self._is_trec or self._lines_before)
         if readable and not _has_mixed_line_breaks(self.path):
             return self.path.absolute()
         copy, lines = folder / "copy.csv", self.lines()
         with copy.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-            if self._stated:
-                next(lines)
+            for _ in islice(lines, self._lines_before):
                 file.write("\n")  # so that the numbers of the other lines stay
             for line in lines:
                 file.write("\t".join(line.split()) + "\n" if self._is_trec else line)
@@ -157,30 +173,34 @@ class DelimitedTable(TextFile):
             DataError: for a row without an end, which may hide the rows after it.
         """
         self._rejected = {number for number, _, _ in rows}
-        for number, reasons, text in rows:
-            if not text.strip():
-                continue
-            ends = "UNQUOTED VALUE" not in reasons or "\n" not in text.strip("\r\n")
-            if not ends or "LINE SIZE OVER MAXIMUM" in reasons:
+        for number, reasons, row in rows:
+            text = row.strip("\r\n")
+            if "LINE SIZE OVER MAXIMUM" in reasons:
+                raise DataError(f"{self.place(-number)}: {TOO_LONG}")
+            if "UNQUOTED VALUE" in reasons and "\n" in text:
                 raise DataError(f"{self.place(-number)}: {QUOTES}")
-            problem = self._problem(number, reasons, text.strip("\r\n"))
+            fields: list[str] = next(self._reader(text.splitlines(keepends=True)), [])
+            if not any(map(str.strip, fields)):
+                continue
+            problem = self._problem(number, reasons, fields)
             problems.add_unreadable(self, -number, problem.rule, problem.value)
 
-    def _problem(self, number: int, reasons: list[str], text: str) -> BadRow:
+    def _problem(self, number: int, reasons: list[str], fields: list[str]) -> BadRow:
         """Say why DuckDB rejected a row."""
         if "INVALID ENCODING" in reasons:
+            first, (following, *_) = self.line(-number), (*self._lines_of_rows[0][number:], None)
             try:
-                for line in islice(self.lines(), self.line(-number) - 1, None):
-                    check_characters(line, self.encoding)
+                lines = islice(self.lines(), first - 1, following and following - 1)
+                check_characters("".join(lines), self.encoding)
             except BadRow as error:
                 return error
         if "UNQUOTED VALUE" in reasons:
             return BadRow(QUOTES)
-        (fields,) = self._reader([text])
-        listed = ", ".join(map(shown, self.columns))
+        columns = self._named_columns
+        text = (" " if self._is_trec else self.delimiter).join(fields)
         return BadRow(
-            f"must have {len(self.columns)} columns ({listed}), got {{}}",
-            f"{len(fields)}: {shown(self.delimiter.join(fields))}",
+            f"must have {len(columns)} columns ({', '.join(map(shown, columns))}), got {{}}",
+            f"{len(fields)}: {shown(text)}",
         )
 
     def line(self, number: int) -> int:
@@ -192,10 +212,11 @@ class DelimitedTable(TextFile):
     def _lines_of_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The first line of every row, and of every row that DuckDB read."""
         rows = list(self._rows())
-        first = 1 + bool(self._stated)
         one_column = len(self.columns) == 1  # its empty lines are rows
         was_read = [
-            number >= first and (one_column or bool(fields)) and number not in self._rejected
+            number > self._lines_before
+            and number not in self._rejected
+            and (one_column or bool("".join(fields).strip() if self._is_trec else fields))
             for number, (_, fields) in enumerate(rows, 1)
         ]
         lines = np.array([line for line, _ in rows])
