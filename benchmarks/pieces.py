@@ -83,7 +83,7 @@ def steps(model: SentenceTransformer, length: int, pairs: int, rounds: int) -> l
     documents = data.corpus.texts(slice(0, 2 * pairs * rounds), "title_text")
     model.max_seq_length = length
     every = [[ids[:length] for ids in token_ids(model, texts)] for texts in (queries, documents)]
-    return [[(ids[at::rounds], None) for ids in every] for at in range(rounds)]
+    return [[(ids[first::rounds], None) for ids in every] for first in range(rounds)]
 
 
 def ratios(

@@ -34,7 +34,7 @@ FIXED = {
     "per_device_train_batch_size", "prompts", "restore_callback_states_from_checkpoint", "router_mapping",
     "save_strategy", "seed", "use_cpu", "warmup_steps",
 }  # fmt: skip
-"""OPERA decides these arguments, or has a setting of its own for them."""
+"""OPERA sets these arguments itself, or has its own setting for each."""
 REFUSED = {
     "accelerator_config", "activation_checkpointing", "activation_checkpointing_kwargs", "auto_find_batch_size",
     "batch_eval_metrics", "batch_sampler", "dataloader_in_order", "learning_rate_mapping",

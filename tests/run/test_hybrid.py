@@ -184,11 +184,11 @@ def test_without_a_gain_on_dev_the_weight_is_0(words: Path, static_model: Path) 
     data = opera.load_data(words)
     keywords = KeywordSearch.of(Mixture.of(data), "title_text", None)
     assert keywords is not None
-    found = keywords.evaluate(Mixture.of(data), "test", [MEASURE])
+    evaluation = keywords.evaluate(Mixture.of(data), "test", [MEASURE])
     data = replace(data, splits={"dev": data.split("test")})
-    kinds = [QueryKind(np.ones(len(found.query_ids), dtype=bool), 1.0)]
+    kinds = [QueryKind(np.ones(len(evaluation.query_ids), dtype=bool), 1.0)]
     record = choose_keyword_weights(
-        Mixture.of(data), found, found, kinds, STATIC_KEYWORD_ANCHOR, MEASURE
+        Mixture.of(data), evaluation, evaluation, kinds, STATIC_KEYWORD_ANCHOR, MEASURE
     )  # nothing to gain with itself
     assert record.weights == {"words": 0.0}
     assert record.hybrid == record.final == record.bm25

@@ -211,11 +211,8 @@ LEFT JOIN (
 ) ON digits = number::VARCHAR
 WHERE side = $side;
 
--- == longest query ==
-SELECT coalesce(max(strlen(query)), 0) FROM pairs;
-
--- == longest document ==
-SELECT coalesce(max(strlen(document)), 0) FROM pairs;
+-- == longest text of pairs ==
+SELECT coalesce(max(strlen(text)), 0) FROM sides WHERE side = $side;
 
 -- == two names of a split ==
 SELECT split, list_sort(list(DISTINCT split_name)) AS names FROM pairs

@@ -209,7 +209,7 @@ class TextNumbering:
         for side, kind in reversed(SIDES.items()):
             if kind in self.relation.kinds:
                 continue
-            ((longest,),) = self.relation.run(f"longest {side}")
+            ((longest,),) = self.relation.run("longest text of pairs", side=side)
             for order in ("", " ORDER BY number"):  # sort only if needed, because it is slow
                 texts = STATEMENTS["texts of pairs"].rstrip("; \n") + order
                 batches = self.relation.batches(texts, longest, side=side)

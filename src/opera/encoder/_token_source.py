@@ -237,8 +237,8 @@ class TokenSource:
     def lookup(self, reads: int, show_progress: bool = True) -> Tokens:
         """Return a function from rows to token ids; all processes must call this.
 
-        The function reads the stored ids of all rows. If none are stored yet, and fewer than a
-        tenth of the rows will be read, the function tokenises what is read.
+        The function reads the stored ids of all rows. If none are stored yet, and the caller reads
+        fewer than a tenth of the rows, the function tokenises the rows on demand.
 
         Args:
             reads: the number of rows that will be read, with repetitions.

@@ -58,9 +58,6 @@ from opera.training.prepare import Prepared, encoder_of, load_and_check
 from opera.training.train import Fit
 from opera.training.trainer import training_arguments
 
-MODELS = ("base", "fine_tuned", "final")
-"""The keys of the models in ``measures.json``."""
-
 
 def open_session(
     checked: Checked, callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None

@@ -48,8 +48,8 @@ def test_paired_tests_are_of_values_averaged_over_the_seeds(folder: RunsFolder) 
 @given(st.lists(st.floats(-1, 1), min_size=3, max_size=9), st.integers(1, 6))
 def test_the_interval_agrees_with_the_corrected_test(values: list[float], methods: int) -> None:
     rng = np.random.default_rng(0)
-    found = {f"m{n}": np.array(values) + rng.normal(0.3, 0.4, len(values)) for n in range(methods)}
-    for test in corrected_tests(found).values():
+    scores = {f"m{n}": np.array(values) + rng.normal(0.3, 0.4, len(values)) for n in range(methods)}
+    for test in corrected_tests(scores).values():
         assume(abs(test.t_test_holm - LEVEL) > 1e-6)
         assert test.significant is not (test.low <= 0 <= test.high)
 

@@ -140,7 +140,7 @@ def t_test(differences: NDArray[np.float64]) -> float:
     """The p-value of differences, float64 ``[queries]``, against zero, without a correction."""
     if np.ptp(differences) >= EQUAL:
         return float(ttest_1samp(differences, 0).pvalue)
-    # without variance there is no t-test
+    # a t-test needs variance
     return 1.0 if abs(differences.mean()) < EQUAL else equal_values_p(len(differences))
 
 
