@@ -69,6 +69,12 @@ def test_a_decision_may_lack_its_first_rank(make_beir: Callable[..., Path], tmp_
     assert changed.decided[0].removed_excess == 1  # one above ½, one unknown
 
 
+def test_a_first_rank_is_a_fraction(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+    path = write(tmp_path / "d.csv", [("train0", "d0", "wrong", "7")], "query_id,doc_id,decision,first_rank")
+    with pytest.raises(DataError, match=r"d\.csv:2: column 'first_rank' must be from 0 to 1, got 7"):
+        decided(load_data(make_beir()), [path])
+
+
 def test_an_added_label_weighs_as_much_as_the_mean_label(tmp_path: Path) -> None:
     pairs = [{"query": f"q{n}", "document": f"d{n}", "weight": 10 * n} for n in range(1, 6)]
     data = load_data(pairs=pairs)

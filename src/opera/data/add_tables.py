@@ -9,11 +9,10 @@ from tempfile import TemporaryDirectory
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.columns import Columns, TableKind, note_of, unknown_columns
-from opera.data.delimited_tables import DelimitedTable
 from opera.data.names import SPLIT_NAMES
 from opera.data.relation import NUMBERS, Relation
 from opera.data.retrieval_data import BEIR_HEADER
-from opera.data.rules import id_rules, literal_sql, rules
+from opera.data.rules import id_rules, literal_sql
 from opera.data.spreadsheets import without_apostrophe_sql
 from opera.data.table_files import open_texts
 from opera.data.tables import BEIR_COLUMNS, TREC_COLUMNS, Table
@@ -77,7 +76,9 @@ def add_texts(relation: Relation, kind: TableKind, table: Table, columns: Roles)
     relation.kinds.setdefault(kind, table.name)
     relation.source(table, columns)
     values = {"kind": f"'{kind}'"}
-    values |= {role: _text(table, columns.get(role)) or "''" for role in ("id", "title", "text")}
+    values |= {
+        role: column_text(table, columns.get(role)) or "''" for role in ("id", "title", "text")
+    }
     relation.insert("texts", table, columns, values)
 
 
@@ -98,20 +99,23 @@ def add_pairs(
         for part, name in enumerate(columns.get(role, ()), start=int(role == "negative"))
     ]
     if len(documents) == 1 and not documents[0][1]:
-        text, negative, part = _text(table, columns["document"]), "false", "0"
+        text, negative, part = column_text(table, columns["document"]), "false", "0"
     else:
         items = " || ".join(_items(*document, relation.lenient) for document in documents)
         rows = f"(SELECT *, unnest({items}) AS item FROM stream)"
         text, negative, part = "item.text", "item.negative", "item.part"
         rows += f" WHERE NOT ({negative} AND blank({text}))"  # an empty text cannot be a negative
-    query, title = _text(table, columns.get("query")) or "NULL", _text(table, columns.get("title"))
+    query, title = (
+        column_text(table, columns.get("query")) or "NULL",
+        column_text(table, columns.get("title")),
+    )
     titles = f"CASE WHEN {negative} THEN '' ELSE {title} END" if title else "NULL"
     named = split_name or "train"
     splits, known = literal_sql(SPLIT_NAMES.get(named, named)), "true"
     names = literal_sql(named)
     if "split" in columns:
         listed = ", ".join(f"'{name}': '{split}'" for name, split in SPLIT_NAMES.items())
-        value = _text(table, columns["split"])
+        value = column_text(table, columns["split"])
         cell = f"lower(trim({value}, ' ' || chr(9) || chr(10) || chr(13)))"
         of_row = f"map {{{listed}}}[{cell}]"
         if split_name is None:
@@ -125,32 +129,10 @@ def add_pairs(
         "query_key": f"text_key({query})", "document_key": f"document_key({titles}, {text})",
     }  # fmt: skip
     for role in ("query_id", "document_id", "grade", "weight"):
-        values[role] = _text(table, columns.get(role)) or "NULL"
+        values[role] = column_text(table, columns.get(role)) or "NULL"
     truth = f"map {{'true': '1', 'false': '0'}}[lower({values['grade']})]"  # as Excel and pandas
     values["grade"] = f"coalesce({truth}, {values['grade']})"
     relation.insert("pairs", table, columns, values, rows)
-
-
-def add_list(relation: Relation, table: Table, names: Mapping[str, str]) -> None:
-    """Add a list of pairs, and check it or leave out bad rows; ``names`` are its columns by role.
-
-    Raises:
-        DataError: with file, line, rule and value.
-    """
-    columns = {role: [name] for role, name in names.items()}
-    table.has_apostrophes = isinstance(table, DelimitedTable)
-    if lists := relation.source(table, columns):
-        raise DataError(
-            f"{table.name}: column {shown(min(lists))} must hold one value per row, got lists"
-        )
-    values = {
-        role: _text(table, names_of_role) or "NULL" for role, names_of_role in columns.items()
-    }
-    if "weight" in values:  # an optional number
-        values["weight"] = f"nullif({values['weight']}, '')"
-    relation.insert("pairs", table, columns, {"negative": "true", "split": "''", **values})
-    relation.find_violations("pairs", rules(lenient=True))
-    relation.check_rows()
 
 
 def read_documents(
@@ -176,7 +158,7 @@ def read_documents(
         return relation.execute("SELECT id, title, text FROM texts").fetchall(), relation.notes
 
 
-def _text(table: Table, names: Sequence[str] | None) -> str | None:
+def column_text(table: Table, names: Sequence[str] | None) -> str | None:
     """The SQL of a role's column as a text; ``None`` if the table has no column for the role."""
     if not names:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, printable, shortened, shown
-from opera.data.add_tables import add_list
+from opera.data.add_tables import column_text
 from opera.data.columns import Columns, matching_name, normal
+from opera.data.delimited_tables import DelimitedTable
 from opera.data.mixture import ListOptions, Mixture
 from opera.data.qrels import TeacherScores
 from opera.data.relation import Relation
+from opera.data.rules import Rule, id_rules, number_rules
 from opera.data.table_files import files_in, open_texts
 from opera.data.tables import Table
 from opera.data.texts import TextTable, without_extra_space
@@ -40,8 +42,13 @@ def begins(text: str, beginning: str) -> bool:
     return without_extra_space(text).startswith(without_extra_space(beginning.removesuffix(CUT)))
 
 
-ROLES = {"doc_id": "document_id", "decision": "title", "first_rank": "weight"}
-"""The columns of the relation for those columns of a list that have another name there."""
+RANK = Rule(
+    "first_rank",
+    "number(first_rank) NOT BETWEEN 0 AND 1",
+    "column {column} must be from 0 to 1, got {}",
+    numeric=True,
+)
+"""The rule of a decision's first rank, a fraction of documents."""
 SIMILARITY = "similarity"
 """The name of the column of scores if an embedding model wrote it."""
 SPREADSHEET = (
@@ -174,11 +181,33 @@ def read_lists(
         columns = {name: column for name, column in zip(wanted, names, strict=True) if column}
         with TemporaryDirectory() as folder:
             relation = Relation(Path(folder), skip_bad_rows=options.skip_bad_rows, notes=notes)
-            add_list(relation, table, {ROLES.get(name, name): columns[name] for name in columns})
-            chosen = ", ".join(f"{ROLES.get(name, name)} AS {name}" for name in columns)
-            rows = relation.db.sql(f"SELECT {chosen} FROM pairs").to_arrow_table()
+            rows = _checked_rows(relation, table, columns)
         lists.append(IdList(file, frozenset(map(normal, table.columns)), rows, notes))
     return lists
+
+
+def _checked_rows(relation: Relation, table: Table, columns: Mapping[str, str]) -> pa.Table:
+    """Read a list, and check its rows or leave out bad rows; ``columns`` are its columns by role.
+
+    Raises:
+        DataError: with file, line, rule and value.
+    """
+    names = {role: [column] for role, column in columns.items()}
+    table.has_apostrophes = isinstance(table, DelimitedTable)
+    if lists := relation.source(table, names):
+        raise DataError(
+            f"{table.name}: column {shown(min(lists))} must hold one value per row, got lists"
+        )
+    values = {role: column_text(table, of_role) for role, of_role in names.items()}
+    if "first_rank" in values:  # an optional number
+        values["first_rank"] = f"nullif({values['first_rank']}, '')"
+    relation.insert("id_list", table, names, values)
+    rules = [rule for role in IDS for rule in id_rules(role)]
+    rules += [rule for role in ("score", "first_rank") for rule in number_rules(role)]
+    rules.append(RANK)
+    relation.find_violations("id_list", rules)
+    relation.check_rows()
+    return relation.db.sql(f"SELECT {', '.join(columns)} FROM id_list").to_arrow_table()
 
 
 def _rows_of(ids: pa.ChunkedArray, table: TextTable) -> IntArray:

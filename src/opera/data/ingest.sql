@@ -49,6 +49,12 @@ CREATE TABLE texts (
     kind VARCHAR, file SMALLINT, line BIGINT, id VARCHAR, title VARCHAR, text VARCHAR
 );
 
+-- A list of pairs of the data, such as decisions or a teacher's scores.
+CREATE TABLE id_list (
+    file SMALLINT, line BIGINT, query_id VARCHAR, doc_id VARCHAR, query VARCHAR, document VARCHAR,
+    decision VARCHAR, split VARCHAR, first_rank VARCHAR, score VARCHAR
+);
+
 -- The names by which a pair calls its texts. A pair of files that belong to a table of texts
 -- (variables query_by and document_by) has an id ('id') or the text ('text'). Other pairs ('pair')
 -- have the text, or an id that an earlier pair has with its text. place orders pairs by first

@@ -29,7 +29,7 @@ MEMORY = "400MB"
 """The memory limit of DuckDB. It writes larger tables to disk."""
 WRITTEN_ROWS, ARROW_BYTES = 8192, 2**30
 """Rows and bytes of a batch of texts: an Arrow array holds up to 2 GiB."""
-NUMBERS, LISTS = ("grade", "weight", "score"), ("document", "negative")
+NUMBERS, LISTS = ("grade", "weight", "score", "first_rank"), ("document", "negative")
 """The roles of numbers, and the roles that accept lists of texts."""
 
 
@@ -167,7 +167,7 @@ class Relation:
 
     def insert(
         self,
-        name: Literal["pairs", "texts"],
+        name: Literal["pairs", "texts", "id_list"],
         table: Table,
         roles: Mapping[str, Sequence[str]],
         values: Mapping[str, object],
@@ -239,7 +239,7 @@ class Relation:
             lines = self.problems.broken(table)
             if lines:
                 self.db.register("broken", pa.table({"line": sorted(lines)}))
-                for name in ("pairs", "texts"):
+                for name in ("pairs", "texts", "id_list"):
                     self.execute(
                         f"DELETE FROM {name} WHERE file = {number} AND line IN (FROM broken)"
                     )
