@@ -8,7 +8,7 @@ EVALUATE = "evaluate data --model model"
 PASS = (
     "pass a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a table of pairs (.csv, .tsv, .jsonl, .parquet, .arrow, "
     "or a folder of these), a file or a folder of FlagEmbedding, Tevatron or DPR, example:faq, python:PACKAGE, "
-    "irds:ID, hf:OWNER/NAME, --pairs FILE or paper:NAME"
+    "irds:ID, hf:OWNER/NAME, paper:NAME or --pairs FILE"
 )
 CORPUS, QRELS, TEST = "data/corpus.jsonl:3: ", "data/qrels/test.tsv:2: ", "data/qrels/test.tsv"
 HEADER = "query-id\tcorpus-id\tscore\n"

@@ -10,6 +10,7 @@ import pytest
 from opera.core.errors import DataError, SettingError
 from opera.data import check_stays_out, load_data
 from opera.data.loading import load_stored
+from opera.data.names import DataName, TableSource
 
 FLAG = '{"query": "a", "pos": ["b"], "neg": ["c"]}\n'
 
@@ -34,13 +35,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("source", "place"),
     [
         ("linked", "tables/in/a.TSV"),
-        ("tables:pairs=tables", "linked/run"),
+        (TableSource.of("tables"), "linked/run"),
         ("files", "files/a.jsonl"),
         ("beir", "beir/qrels/a.tsv"),
         ("hf:tables", "tables/a.trec"),
     ],
 )
-def test_what_would_be_data_is_refused(here: Path, source: str, place: str) -> None:
+def test_what_would_be_data_is_refused(here: Path, source: DataName, place: str) -> None:
     with pytest.raises(SettingError):
         check_stays_out(Path(place), "out", source)
 
@@ -49,13 +50,13 @@ def test_what_would_be_data_is_refused(here: Path, source: str, place: str) -> N
     ("source", "place"),
     [
         ("tables", "tables/.hidden/a.tsv"),
-        ("tables:pairs=tables/train.csv", "tables/a.jsonl"),
+        (TableSource.of("tables/train.csv"), "tables/a.jsonl"),
         ("beir", "beir/run"),
         ("hf:someone/tables", "tables/a.tsv"),
         ("memory:a", "a.tsv"),
     ],
 )
-def test_what_can_be_no_data_is_not(here: Path, source: str, place: str) -> None:
+def test_what_can_be_no_data_is_not(here: Path, source: DataName, place: str) -> None:
     check_stays_out(Path(place), "out", source)
 
 
@@ -70,8 +71,8 @@ def test_the_cache_lies_in_no_data(here: Path, monkeypatch: pytest.MonkeyPatch) 
     assert load_data("tables").counts()["documents"] == 1
 
 
-@pytest.mark.parametrize("source", ["irds:beir/fiqa", "hf:mteb/fiqa", "tables:pairs=hf:mteb/fiqa"])
-def test_what_a_file_names_is_not_fetched(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("source", ["irds:beir/fiqa", "hf:mteb/fiqa", TableSource.of("hf:mteb/fiqa")])
+def test_what_a_file_names_is_not_fetched(source: DataName, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(DataError):

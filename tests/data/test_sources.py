@@ -154,7 +154,9 @@ def test_the_source_leads_back_to_the_data(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "a & b.csv").write_text("an id,words\n1,one\n")
     (tmp_path / "p.csv").write_text("query,document\nx,1\n")
     data = load_data(pairs={"test": "p.csv"}, documents="a & b.csv", columns={"id": "an id", "text": "words"})
-    assert data.source == ("tables:documents=a%20%26%20b.csv&pairs.test=p.csv&columns.id=an%20id&columns.text=words")
+    words = "--pairs test=p.csv --documents 'a & b.csv' --columns 'id=an id' --columns text=words"
+    assert str(data.source) == words
+    assert data.title == "a & b.csv, p.csv"
     assert load_data(data.source).fingerprint == data.fingerprint
 
 

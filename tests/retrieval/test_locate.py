@@ -14,6 +14,7 @@ from commands import opera_here
 from grids import write_unfinished_run
 from opera.core.errors import DataError
 from opera.data import Mixture, load_all
+from opera.data.names import TableSource
 from opera.identity.run import Origin
 from opera.retrieval.locate import with_run_splits
 from opera.retrieval.measures import FULL_MEASURES
@@ -145,7 +146,7 @@ def test_a_run_finds_its_data_from_another_folder_and_after_both_moved(
     assert run.settings["decisions"] == [str(home / "wrong.csv")]
     assert run.record.sets is not None
     assert [part.source for part in run.record.sets] == [
-        f"tables:documents={home}/docs.csv&pairs.train={home}/train.csv&pairs.test={home}/test.csv",
+        TableSource((("train", f"{home}/train.csv"), ("test", f"{home}/test.csv")), documents=f"{home}/docs.csv"),
         str(home / "more.csv"),
     ]
     card = (run.model_path / "README.md").read_text()

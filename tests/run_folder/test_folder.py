@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from attacks import Bomb
 from grids import write_unfinished_run
 from opera.core.errors import RunFolderError
 from opera.core.files import unfinished
+from opera.data.names import TableSource
 from opera.run_folder.folder import Run, holds_run
 from opera.run_folder.housekeeping import check_out_folder, new_folder, prepare_folder, replace_run
 from opera.run_folder.reading import read_arrays
+from opera.run_folder.record import RecordedName
 
 
 @pytest.fixture
@@ -103,3 +107,20 @@ def test_arrays_of_objects_are_not_unpickled(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError):
         read_arrays(tmp_path / "x.npz")
     assert not mark.exists()
+
+
+def test_tables_in_a_record_of_an_older_version_are_one_string() -> None:
+    old = (
+        "tables:documents=a%20b.csv&pairs.train=p.csv&pairs=q.csv&columns.id=an%20id&encoding=cp1252&skip_bad_rows=true"
+    )
+    names: TypeAdapter[Any] = TypeAdapter(RecordedName)
+    tables = names.validate_python(old)
+    assert tables == TableSource(
+        pairs=(("train", "p.csv"), ("", "q.csv")),
+        documents="a b.csv",
+        columns=(("id", "an id"),),
+        encoding="cp1252",
+        skip_bad_rows=True,
+    )
+    assert names.validate_json(names.dump_json(tables)) == tables
+    assert names.validate_python("example:faq") == "example:faq"

@@ -25,7 +25,6 @@ from opera.core.files import check_folder
 from opera.core.intervals import few_queries
 from opera.core.paths import expand_user
 from opera.core.terminal import counted
-from opera.data.names import source_title
 from opera.deployment.record import Export, Form
 
 KeepRunOption = Annotated[
@@ -104,8 +103,7 @@ def _print_export(screen: Screen, exported: Export) -> None:
 
     queries = exported.queries
     if queries:
-        data = source_title(exported.data or "")
-        title = f"{exported.model} on {data}, {counted(queries, 'test query')}"
+        title = f"{exported.model} on {exported.data}, {counted(queries, 'test query')}"
         screen.heading(f"{title}; speed on {exported.processor}")
     screen.table(HEADS, table_rows(exported), words=2)
     screen.lines(

@@ -192,7 +192,7 @@ def search(
 
     With --interactive, the model stays loaded, so further searches are quick.
     """
-    from opera.data import load_data
+    from opera.data import Mixture, load_data
     from opera.data.loading import log_notes
     from opera.retrieval.locate import data_and_model
     from opera.retrieval.search import CorpusSearch, checked_query
@@ -207,7 +207,7 @@ def search(
     settings = EncodingSettings.chosen(**encoding)
     source, name, _ = data_and_model(tables.source(data), model)
     loaded = load_data(source)
-    if isinstance(source, str):  # the training of a run has shown the notes on its data
+    if not isinstance(source, Mixture):  # the training of a run has shown the notes on its data
         log_notes(loaded)
     corpus = CorpusSearch(loaded, name, cutoff, min_precision, hybrid, settings)
     weight = corpus.keyword_weight

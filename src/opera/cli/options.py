@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from inspect import Parameter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -24,6 +24,9 @@ from opera.core.paths import expand_user, user_path
 from opera.core.processes import several_processes
 from opera.core.settings import leaves
 from opera.core.terminal import json_text, say, shown
+
+if TYPE_CHECKING:
+    from opera.data.names import DataName
 
 
 def show(as_json: bool, record: Callable[[], Any], text: Callable[[Screen], None]) -> None:
@@ -178,18 +181,17 @@ class TableOptions:
         """The options that also apply to lists of pairs."""
         return {"encoding": self.encoding, "skip_bad_rows": self.skip_bad_rows}
 
-    def source(self, data: str | None, strict: bool = True) -> str:
-        """Return the source string of the data set ``data``, or of the tables passed instead.
+    def source(self, data: str | None, strict: bool = True) -> DataName:
+        """Return the name of the data set ``data``, or the tables passed instead.
 
         Data that are not tables reject :attr:`reading` if ``strict``.
         """
         from opera.data.loading import named_source
-        from opera.data.names import TABLES
 
-        if data is not None and not data.startswith(TABLES):
+        if data is not None:
             data = expand_user(data, "DATA")
         tables = {**vars(self), "pairs": self.pairs or None}
-        return str(named_source(data, **tables, strict=strict))
+        return cast("DataName", named_source(data, **tables, strict=strict))
 
 
 TrainerOption = Annotated[

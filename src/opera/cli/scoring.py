@@ -105,12 +105,16 @@ def score(
     )
     import numpy as np
 
+    from opera.data.names import source_title
+
     column = "score" if "score" in table.column_names else "similarity"
     quantiles = np.quantile(table[column].to_numpy(), [0, 0.25, 0.5, 0.75, 1]).tolist()
     summary = dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles, strict=True))
 
     def text(screen: Screen) -> None:
-        screen.heading(f"{column} of {table.num_rows:,} pairs of {source}; {out} lists all")
+        screen.heading(
+            f"{column} of {table.num_rows:,} pairs of {source_title(source)}; {out} lists all"
+        )
         rows = [(name, in_points(value)) for name, value in summary.items()]
         screen.table(("quantile", "value"), rows)
 

@@ -25,7 +25,7 @@ from opera.core.terminal import log, shown
 from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
 from opera.data.memory import table_of_dataset
-from opera.data.names import SPLIT_NAMES
+from opera.data.names import SPLIT_NAMES, DataName
 from opera.data.numbering import TextNumbering, load_relation
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
@@ -83,13 +83,13 @@ class HubName(NamedTuple):
 
 
 def load_hub(
-    name: str, source: str | None = None, columns: tuple[tuple[str, str], ...] = ()
+    name: str, source: DataName | None = None, columns: tuple[tuple[str, str], ...] = ()
 ) -> RetrievalData:
     """Load a data set of the hub, from the cache if possible.
 
     Args:
         name: the name after ``hf:``.
-        source: the user's argument, if it is not ``hf:NAME``.
+        source: the user's name for the data, if it is not ``hf:NAME``.
         columns: (role, column) of pairs, if the user names columns.
 
     Raises:

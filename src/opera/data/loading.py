@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from opera.core.terminal import place as place_of
 from opera.data.hub_source import HubName
 from opera.data.memory import load_memory
 from opera.data.mixture import ListOptions, Mixture, Source
-from opera.data.names import TABLES
+from opera.data.names import DataName, TableSource
 from opera.data.retrieval_data import RetrievalData
-from opera.data.sources import STORED, ShippedSource, find_source, kind_of_files
-from opera.data.table_files import BEIR_FILES, TableSource, is_beir
+from opera.data.sources import LOCAL, ShippedSource, find_source, kind_of_files, load_source
+from opera.data.table_files import BEIR_FILES, is_beir
 
 ColumnNames = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """Columns by role, or the text of ``--columns``."""
@@ -73,7 +72,7 @@ def load_data(
         >>> opera.load_data(pairs=[("a wool coat", "Wool is warm."), ("a vase", "For flowers.")])
         RetrievalData(pairs: 2 documents, 2 train queries, 2 train pairs)
     """
-    text = named_source(
+    named = named_source(
         source,
         pairs=pairs,
         documents=documents,
@@ -83,23 +82,23 @@ def load_data(
         skip_bad_rows=skip_bad_rows,
         name=name,
     )
-    if isinstance(text, RetrievalData):
-        return text
-    if isinstance(text, Mixture):
-        if text.is_single:
-            return text.data_sets[0]
+    if isinstance(named, RetrievalData):
+        return named
+    if isinstance(named, Mixture):
+        if named.is_single:
+            return named.data_sets[0]
         raise DataError(
-            f"{text.joined.title}: these are several data sets, but only one can be read here; "
+            f"{named.joined.title}: these are several data sets, but only one can be read here; "
             "pass one of them"
         )
-    reader = find_source(text)
-    check_stays_out(cache_folder(), "OPERA_CACHE", text)
-    loaded = reader.load(text)
+    check_stays_out(cache_folder(), "OPERA_CACHE", named)
+    loaded = load_source(named)
     if not isinstance(loaded, RetrievalData):  # from an extension
         raise DataError(
-            f"{shortened(text)}: its source must return RetrievalData, got {type(loaded).__name__}"
+            f"{shortened(str(named))}: its source must return RetrievalData, got "
+            f"{type(loaded).__name__}"
         )
-    return replace(loaded, source=text)
+    return replace(loaded, source=named)
 
 
 def named_source(
@@ -113,9 +112,9 @@ def named_source(
     skip_bad_rows: bool = False,
     name: str = "pairs",
     strict: bool = True,
-) -> str | RetrievalData | Mixture:
-    """Check the user's data, and return one string that commands read and runs record. Load data
-    that are in memory.
+) -> DataName | RetrievalData | Mixture:
+    """Check the user's data, and return the name that commands read and runs record. Load data that
+    are in memory.
 
     The arguments are those of :func:`load_data`. If ``strict``, data that are not tables reject
     ``encoding`` and ``skip_bad_rows``. Other data sets and lists of a run may need these options.
@@ -142,6 +141,8 @@ def named_source(
     if not strict and not (source is None or is_table):
         in_memory = not (is_path or isinstance(source, RetrievalData | Mixture))
         encoding, skip_bad_rows = None, skip_bad_rows and in_memory
+    if isinstance(source, TableSource):
+        return source
     if isinstance(source, RetrievalData | Mixture):
         if columns or encoding or skip_bad_rows:
             raise SettingError("columns, encoding and skip_bad_rows: the data are already loaded")
@@ -152,15 +153,14 @@ def named_source(
         rows = pairs if source is None else source
         return load_memory(queries, documents, rows, columns, name, skip_bad_rows)
     if source is not None:
-        text = str(source) if str(source).startswith(TABLES) else expand_user(source, "data")
-        return table_source(text, columns, encoding, skip_bad_rows)
+        return table_source(expand_user(source, "data"), columns, encoding, skip_bad_rows)
     if pairs is None:
         raise SettingError(
             f"{' '.join(options)}: needs --pairs FILE, the table of pairs"
             if options
             else "DATA: is missing; pass a data set, or --pairs FILE"
         )
-    return str(TableSource.of(pairs, documents, queries, columns or (), encoding, skip_bad_rows))
+    return TableSource.of(pairs, documents, queries, columns or (), encoding, skip_bad_rows)
 
 
 def additional_sources(also: Any, encoding: str | None, skip_bad_rows: bool) -> list[Any]:
@@ -213,8 +213,8 @@ def load_all(
 
 def table_source(
     text: str, columns: ColumnNames | None, encoding: str | None, skip_bad_rows: bool
-) -> str:
-    """Return the string form of a table of pairs and its options; for other data, their name.
+) -> DataName:
+    """Return a table of pairs with its options; without options, or for other data, their name.
 
     Raises:
         SettingError: for options with data that are not a table.
@@ -230,11 +230,11 @@ def table_source(
             f"{used[-1]}: applies only to tables in files, not to {shortened(text)}"
             f"{trainer if kind == 'trainer' else ''}"
         )
-    return str(TableSource.of(text, None, None, columns or (), encoding, skip_bad_rows))
+    return TableSource.of(text, None, None, columns or (), encoding, skip_bad_rows)
 
 
-def load_stored(source: str) -> RetrievalData:
-    """Read a folder or file whose path comes from a file and not from the user.
+def load_stored(source: DataName) -> RetrievalData:
+    """Read a folder or files whose paths come from a file and not from the user.
 
     So OPERA uses no registered source and no Python package, and downloads nothing.
 
@@ -242,34 +242,21 @@ def load_stored(source: str) -> RetrievalData:
         InputError: as :func:`load_data`.
     """
     check_stays_out(cache_folder(), "OPERA_CACHE", source)
-    return find_source(source, STORED).load(source)
-
-
-def with_paths(source: str, change: Callable[[str], str]) -> str:
-    """Return the name of a data set with each path in it changed."""
-    if source.startswith(TABLES):
-        return str(TableSource.parse(source).with_paths(partial(with_paths, change=change)))
-    kind = "hf:" if source.startswith("hf:") else ""
-    return kind + change(source.removeprefix(kind))
-
-
-def without_folders(source: str) -> str:
-    """Return the name of a data set without the folders of its paths, for another machine."""
-    return with_paths(source, lambda path: Path(path).name if os.path.lexists(path) else path)
+    return load_source(source, LOCAL)
 
 
 def files_read(source: Source) -> list[Path]:
     """Return the files and folders of data sets, which no output may replace."""
     paths: list[Path] = []
     for data_set in source.data_sets if isinstance(source, Mixture) else [source]:
-        text = data_set.source if isinstance(data_set, RetrievalData) else str(data_set)
-        tables = TableSource.parse(text).files if text.startswith(TABLES) else None
-        for place in tables or [expand_user(text, "data")]:
+        name = data_set.source if isinstance(data_set, RetrievalData) else data_set
+        files = name.files if isinstance(name, TableSource) else [expand_user(name, "data")]
+        for place in files:
             if place.startswith("hf:"):
-                name = HubName.parse(place.removeprefix("hf:"))
-                paths += name.folders if name.local else ()
+                published = HubName.parse(place.removeprefix("hf:"))
+                paths += published.folders if published.local else ()
             elif is_beir(place):
-                paths += [Path(place, name) for name in BEIR_FILES]
+                paths += [Path(place, file) for file in BEIR_FILES]
             else:
                 paths.append(Path(place))
     return [path for path in paths if os.path.lexists(path)]

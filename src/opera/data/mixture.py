@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from opera.core.arguments import flag
 from opera.core.errors import DataError
-from opera.data.names import source_title
+from opera.data.names import DataName, source_title
 from opera.data.pairs import DecidedPairs
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
@@ -109,7 +109,7 @@ class Mixture:
     @property
     def source(self) -> str:
         """The user's arguments."""
-        return " + ".join(data_set.source for data_set in self.data_sets)
+        return " + ".join(str(data_set.source) for data_set in self.data_sets)
 
     def with_relevant(self, split: str) -> list[RetrievalData]:
         """Return the data sets with a relevant pair in ``split``."""
@@ -137,7 +137,7 @@ class Mixture:
         return replace(self, data_sets=tuple(data_sets), joined=joined)
 
 
-Source: TypeAlias = str | Path | RetrievalData | Mixture
+Source: TypeAlias = DataName | Path | RetrievalData | Mixture
 """Loaded data sets, or the place to load one from."""
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
+from opera.data.names import DataName
 from opera.data.pairs import pair_keys
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
 from opera.data.relation import STATEMENTS, Relation
@@ -30,7 +31,11 @@ SIDES = {"query": "queries", "document": "documents"}
 
 
 def load_relation(
-    key: str, name: str, source: str, read: Callable[[Relation, DataBuilder], None], **how: Any
+    key: str,
+    name: str,
+    source: DataName,
+    read: Callable[[Relation, DataBuilder], None],
+    **how: Any,
 ) -> RetrievalData:
     """Load data as :func:`load_or_parse`. If they are not stored, ``read`` fills a relation with
     the attributes ``how``.

@@ -15,7 +15,7 @@ from opera.core.errors import DataError
 from opera.core.files import check_folder
 from opera.core.paths import user_path
 from opera.core.terminal import counted, log
-from opera.data.names import source_title
+from opera.data.names import DataName, source_title
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
 from opera.data.texts import ROWS_AT_ONCE, TextTable
 
@@ -29,7 +29,7 @@ class RetrievalData:
 
     Attributes:
         name: short name, for tables.
-        source: the user's argument, such as a path or ``python:PACKAGE``.
+        source: the user's name for the data, such as a path or ``python:PACKAGE``.
         fingerprint: SHA-256 of the source's contents, in hex.
         corpus: the documents.
         queries: the queries of all splits.
@@ -51,7 +51,7 @@ class RetrievalData:
     """
 
     name: str
-    source: str
+    source: DataName
     fingerprint: str
     corpus: TextTable
     queries: TextTable

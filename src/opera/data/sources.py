@@ -22,7 +22,14 @@ from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind
 from opera.data.hub_source import load_hub
 from opera.data.irds_source import load_irds
-from opera.data.names import EXAMPLE, MEMORY, TABLES, source_name
+from opera.data.names import (
+    EXAMPLE,
+    MEMORY,
+    DataName,
+    TableSource,
+    source_name,
+    source_title,
+)
 from opera.data.numbering import TextNumbering, load_relation
 from opera.data.python_source import load_python
 from opera.data.relation import Relation
@@ -30,8 +37,8 @@ from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files
 from opera.data.table_files import (
     TABLE_SUFFIXES,
-    TableSource,
     files_in,
+    files_of_beir,
     open_pairs,
     open_texts,
     path_below,
@@ -96,31 +103,29 @@ def kind_of_files(source: str) -> str | None:
     return "trainer" if trainer_files(source) else "tables" if is_table else None
 
 
-def load_table_source(text: str) -> RetrievalData:
-    """Load a :class:`TableSource` from its string form.
+def load_table_source(tables: TableSource) -> RetrievalData:
+    """Load tables of files, or a data set of the hub whose columns the user names.
 
     Raises:
         SettingError: for a data set of the hub together with other tables.
     """
-    tables = TableSource.parse(text)
     names = [path for path in tables.files if path.startswith("hf:")]
     if names and len(tables.files) > 1:
         raise SettingError(
             f"{names[0]}: a data set of the hub cannot be combined with other tables; pass it alone"
         )
     if names:
-        return load_hub(names[0].removeprefix("hf:"), str(tables), tables.columns)
+        return load_hub(names[0].removeprefix("hf:"), tables, tables.columns)
     return load_tables(tables)
 
 
-def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData:
+def load_tables(tables: TableSource, source: DataName | None = None) -> RetrievalData:
     """Load a data set of tables; ``source`` is the user's argument, if it is a file or an example.
 
     Raises:
         DataError: with file, line or row, rule and value.
     """
-    text = source or str(tables)
-    tables = tables.with_files_of_beir()
+    source, tables = source or tables, files_of_beir(tables)
     places = [(role, Path(place)) for role, place in tables.roles]
     read_files = [(role, place, file) for role, place in places for file in files_in(place)]
     below = [(role, path_below(file, place).as_posix()) for role, place, file in read_files]
@@ -139,9 +144,10 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
         add_tables(relation, texts, pairs, columns)
         TextNumbering(relation, builder, pairs[0][1].name).build()
 
-    name = source_name(text) or (path := Path(text)).name or path.resolve().name
+    path = Path(source_title(source))
+    name = source_name(source) or path.name or path.resolve().name
     key = digest_files(files, salt)
-    return load_relation(key, name, text, read, skip_bad_rows=tables.skip_bad_rows)
+    return load_relation(key, name, source, read, skip_bad_rows=tables.skip_bad_rows)
 
 
 def load_trainer_files(source: str) -> RetrievalData:
@@ -177,17 +183,12 @@ LOCAL = [
     ),
     ShippedSource(EXAMPLE, "example:faq", load_example),
 ]
-STORED = [
-    *LOCAL,
-    ShippedSource(TABLES, "--pairs FILE", lambda text: load_tables(TableSource.parse(text))),
-]
-"""The sources of paths that a file contains. They download nothing."""
+"""The sources of paths. They download nothing."""
 SOURCES: list[DataSource] = [
     *LOCAL,
     ShippedSource("python:", "python:PACKAGE", load_python),
     ShippedSource("irds:", "irds:ID", load_irds),
     ShippedSource("hf:", "hf:OWNER/NAME", load_hub),
-    ShippedSource(TABLES, "--pairs FILE", load_table_source),
 ]
 """All known sources. The first source that matches reads the data."""
 
@@ -224,7 +225,7 @@ def register_source(source_class: type[S]) -> type[S]:
 def find_source(text: str, sources: Sequence[DataSource] | None = None) -> DataSource:
     """Return the source that reads a data set, without reading the data.
 
-    ``sources`` are :data:`SOURCES`, or :data:`STORED` if a file contains the path.
+    ``sources`` are :data:`SOURCES`, or :data:`LOCAL` if a file contains the path.
 
     Raises:
         DataError: if no source reads it.
@@ -253,5 +254,12 @@ def find_source(text: str, sources: Sequence[DataSource] | None = None) -> DataS
     if kind not in (None, "a file", "a folder"):
         problem = f"is {kind}"
     shipped_first = sorted(SOURCES, key=lambda known: not isinstance(known, ShippedSource))
-    *descriptions, last = (known.description for known in shipped_first)
-    raise DataError(f"{shortened(text)}: {problem}; pass {', '.join(descriptions)} or {last}")
+    descriptions = ", ".join(known.description for known in shipped_first)
+    raise DataError(f"{shortened(text)}: {problem}; pass {descriptions} or --pairs FILE")
+
+
+def load_source(name: DataName, sources: Sequence[DataSource] | None = None) -> RetrievalData:
+    """Read a data set from its source. Arguments and errors are those of :func:`find_source`."""
+    if isinstance(name, TableSource):
+        return load_table_source(name)
+    return find_source(name, sources).load(name)

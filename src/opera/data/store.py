@@ -17,6 +17,7 @@ from opera.core.cache import cached
 from opera.core.errors import DataError, OperaError
 from opera.core.files import ADVICE, open_file, storage_error
 from opera.core.terminal import error_summary
+from opera.data.names import DataName
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
 from opera.data.texts import (
@@ -125,7 +126,7 @@ class DataBuilder:
 def load_or_parse(
     key: str,
     name: str,
-    source: str,
+    source: DataName,
     parse: Callable[[DataBuilder], None],
 ) -> RetrievalData:
     """Load the data that are stored under a key; if there are none, parse and store them first.

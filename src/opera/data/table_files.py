@@ -1,25 +1,21 @@
-"""``TableSource``: the tables of a data set; and functions that open their files."""
+"""Open the tables of a data set in files and folders."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
 
-from opera.core.arguments import flag
-from opera.core.errors import DataError, SettingError
-from opera.core.paths import expand_user
-from opera.core.terminal import shortened, shown
+from opera.core.errors import DataError
+from opera.core.terminal import shortened
 from opera.data.arrow_tables import ArrowTable
-from opera.data.columns import Columns, TableKind, matching_name, parse_columns, role_of
+from opera.data.columns import Columns, TableKind, matching_name, role_of
 from opera.data.delimited_tables import DelimitedTable, is_qrels
 from opera.data.json_tables import JsonTable
-from opera.data.names import SPLIT_NAMES, TABLES, split_name
+from opera.data.names import TableSource, split_name
 from opera.data.tables import Table
-from opera.data.text_files import checked_encoding, is_utf8
+from opera.data.text_files import is_utf8
 
 BEIR_FILES = ("corpus.jsonl", "queries.jsonl", "qrels")
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
@@ -29,160 +25,31 @@ _HEADERLESS = {2: ["id", "text"], 4: ["id", "url", "title", "text"]}
 documents."""
 
 
-@dataclass(frozen=True)
-class TableSource:
-    """The tables of one data set.
+def files_of_beir(tables: TableSource) -> TableSource:
+    """Return the same tables; replace a BEIR folder by its files.
 
-    Attributes:
-        pairs: (name of the split, file) of the pairs. The name is empty if the file's name or a
-            column has it.
-        documents: the file or folder of documents, or ``None`` if the pairs have the texts.
-        queries: the file or folder of queries, or ``None`` if the pairs have the texts.
-        columns: (role, column) that the user names.
-        encoding: the encoding of text files; ``None``: UTF-8.
-        skip_bad_rows: whether to leave out rows that break a rule.
+    Raises:
+        DataError: if a part of the BEIR folder is missing.
     """
-
-    pairs: tuple[tuple[str, str], ...]
-    documents: str | None = None
-    queries: str | None = None
-    columns: tuple[tuple[str, str], ...] = ()
-    encoding: str | None = None
-    skip_bad_rows: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        pairs: str | Path | Sequence[str | Path | tuple[str, str]] | Mapping[str, str | Path],
-        documents: str | Path | None = None,
-        queries: str | Path | None = None,
-        columns: str | Mapping[str, str | Sequence[str]] | Iterable[str] = (),
-        encoding: str | None = None,
-        skip_bad_rows: bool = False,
-    ) -> TableSource:
-        """Check the user's arguments, and expand paths.
-
-        Args:
-            pairs: file or files; ``SPLIT=FILE``, or a mapping from split to file.
-            documents: file or folder.
-            queries: file or folder.
-            columns: ``role=column,...`` as on the command line, or columns by role.
-            encoding: the Python name of the encoding of text files.
-            skip_bad_rows: whether to leave out rows that break a rule.
-
-        Raises:
-            SettingError: for an invalid path, or an unknown split, role or encoding.
-        """
-        if isinstance(pairs, Mapping):
-            pairs = [(name, str(path)) for name, path in pairs.items()]
-        files = [
-            _split_file(part) for part in ([pairs] if isinstance(pairs, str | Path) else pairs)
-        ]
-        if not files:
-            raise SettingError("--pairs: must name at least one file")
-        return cls(
-            tuple(files),
-            None if documents is None else expand_user(documents, "--documents"),
-            None if queries is None else expand_user(queries, "--queries"),
-            parse_columns(columns),
-            checked_encoding(encoding),
-            flag(skip_bad_rows, "skip_bad_rows"),
+    folder = Path(tables.pairs[0][1])
+    if tables.documents or tables.queries or len(tables.pairs) > 1 or not is_beir(folder):
+        return tables
+    for name in BEIR_FILES:
+        if not os.path.lexists(folder / name):
+            raise DataError(f"{folder}: not a BEIR folder: {name} is missing")
+    files = sorted((folder / "qrels").glob("[!.]*.tsv"))
+    if not files:
+        raise DataError(
+            f"{folder}: not a BEIR folder: qrels/ has no .tsv file, such as qrels/train.tsv"
         )
-
-    @classmethod
-    def parse(cls, text: str) -> TableSource:
-        """Parse the text of :meth:`__str__`.
-
-        Raises:
-            SettingError: for any other text.
-        """
-        pairs: list[str | Path | tuple[str, str]] = []
-        columns, how = dict[str, list[str]](), dict[str, Any]()
-        for key, value in parse_qsl(text.removeprefix(TABLES), keep_blank_values=True):
-            kind, _, part = key.partition(".")
-            if kind == "pairs":
-                pairs.append((part, value))
-            elif kind == "columns":
-                columns.setdefault(part, []).append(value)
-            else:
-                how[key] = value == "true" if key == "skip_bad_rows" else value
-        if not pairs or how.keys() - {"documents", "queries", "encoding", "skip_bad_rows"}:
-            raise SettingError(
-                f"{TABLES} must have pairs, as in {TABLES}pairs=clicks.csv, and may have "
-                f"documents, queries and columns; got {shown(text)}"
-            )
-        return cls.of(pairs, columns=columns, **how)
-
-    def __str__(self) -> str:
-        """A line for :meth:`parse`, such as ``tables:documents=docs.parquet&pairs=p.csv``."""
-        parts = [(role.removesuffix("."), path) for role, path in self.roles]
-        parts += [(f"columns.{role}", column) for role, column in self.columns]
-        parts += [] if self.encoding is None else [("encoding", self.encoding)]
-        parts += [("skip_bad_rows", "true")] if self.skip_bad_rows else []
-        return TABLES + urlencode(parts, quote_via=quote, safe="/:~,=")
-
-    def with_files_of_beir(self) -> TableSource:
-        """Return the same tables; replace a BEIR folder by its files.
-
-        Raises:
-            DataError: if a part of the BEIR folder is missing.
-        """
-        folder = Path(self.pairs[0][1])
-        if self.documents or self.queries or len(self.pairs) > 1 or not is_beir(folder):
-            return self
-        for name in BEIR_FILES:
-            if not os.path.lexists(folder / name):
-                raise DataError(f"{folder}: not a BEIR folder: {name} is missing")
-        files = sorted((folder / "qrels").glob("[!.]*.tsv"))
-        if not files:
-            raise DataError(
-                f"{folder}: not a BEIR folder: qrels/ has no .tsv file, such as qrels/train.tsv"
-            )
-        pairs = tuple((path.stem.casefold(), str(path)) for path in files)
-        documents, queries = (str(folder / name) for name in BEIR_FILES[:2])
-        return replace(self, pairs=pairs, documents=documents, queries=queries)
-
-    def with_paths(self, change: Callable[[str], str]) -> TableSource:
-        """Return the same tables with each path changed."""
-        return replace(
-            self,
-            pairs=tuple((split, change(path)) for split, path in self.pairs),
-            documents=self.documents and change(self.documents),
-            queries=self.queries and change(self.queries),
-        )
-
-    @property
-    def roles(self) -> list[tuple[str, str]]:
-        """The role (``documents``, ``queries``, or ``pairs.`` and the split) and path of files."""
-        texts = (("documents", self.documents), ("queries", self.queries))
-        pairs = [(f"pairs.{split}", path) for split, path in self.pairs]
-        return [(name, path) for name, path in texts if path is not None] + pairs
-
-    @property
-    def files(self) -> list[str]:
-        """The user's files and folders."""
-        return [path for _, path in self.roles]
+    pairs = tuple((path.stem.casefold(), str(path)) for path in files)
+    documents, queries = (str(folder / name) for name in BEIR_FILES[:2])
+    return replace(tables, pairs=pairs, documents=documents, queries=queries)
 
 
 def is_beir(folder: str | Path) -> bool:
     """Whether a folder has a file or folder of the BEIR layout. Never raises."""
     return any(os.path.lexists(Path(folder, name)) for name in BEIR_FILES)
-
-
-def _split_file(value: str | Path | tuple[str, str]) -> tuple[str, str]:
-    """Parse ``SPLIT=FILE`` or ``FILE``; the name of a file may have an equals sign."""
-    if isinstance(value, tuple):
-        return value[0] and _split(value[0]), expand_user(value[1], "--pairs")
-    split, equals, path = str(value).partition("=")
-    if equals and (split in SPLIT_NAMES or (split.isalnum() and not os.path.lexists(value))):
-        return _split(split), expand_user(path, "--pairs")
-    return "", expand_user(value, "--pairs")
-
-
-def _split(name: str) -> str:
-    if name not in SPLIT_NAMES:
-        raise SettingError(f"--pairs: a split must be train, dev or test, got {shown(name)}")
-    return name
 
 
 def table_suffix(path: Path) -> str:

@@ -31,7 +31,7 @@ from opera.core.measure_names import PRIMARY
 from opera.core.paths import user_path
 from opera.core.terminal import counted, log, place, shown
 from opera.data import Mixture, check_stays_out, files_read, load_data
-from opera.data.loading import without_folders
+from opera.data.names import source_title, without_folders
 from opera.deployment.onnx import (
     ONNX_FILE,
     ONNX_FOLDER,
@@ -233,9 +233,7 @@ def _write(
     exported = Export(
         folder=folder,
         model=name,
-        data=None
-        if reference is None
-        else " + ".join(without_folders(part.source) for part in reference.data.data_sets),
+        data=None if reference is None else _title_without_folders(reference.data),
         queries=0 if reference is None else len(reference.evaluation.query_ids),
         megabytes=megabytes(model_folder, "*.safetensors")
         or round(4e-6 * parameter_count(model), 2),
@@ -254,6 +252,10 @@ def _write(
             if keep_run:
                 shutil.copyfile(model_folder / ORIGIN_FILE, subfolder / ORIGIN_FILE)
     return exported
+
+
+def _title_without_folders(data: Mixture) -> str:
+    return " + ".join(source_title(without_folders(part.source)) for part in data.data_sets)
 
 
 def _write_forms(

@@ -19,7 +19,7 @@ from opera.core.arrays import IntArray
 from opera.data import Qrels, RetrievalData, load_all, load_data
 from opera.data.decisions import with_decisions
 from opera.data.loading import named_source
-from opera.data.names import source_title
+from opera.data.names import DataName, source_title
 from opera.data.pairs import TrainingPairs
 from opera.data.retrieval_data import counts_in_words
 from opera.data.splits import known_fraction
@@ -122,7 +122,7 @@ class Inspection:
         skipped: the table rows that were left out, with file, line, reason and text.
     """
 
-    source: str
+    source: DataName
     model: str
     counts: dict[str, int]
     grades: dict[str, dict[int, int]]

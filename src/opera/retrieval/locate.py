@@ -12,12 +12,12 @@ import numpy as np
 
 from opera.core.errors import DataError, InputError, ModelError, SettingError
 from opera.core.extras import missing
-from opera.core.paths import absolute_path, expand_user
+from opera.core.paths import expand_user
 from opera.core.terminal import log
 from opera.data import Mixture, RetrievalData, Source, files_read, load_all
 from opera.data.grades import with_relevant_grade
-from opera.data.loading import load_stored, with_paths
-from opera.data.names import MEMORY
+from opera.data.loading import load_stored
+from opera.data.names import MEMORY, source_title, with_paths
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
 from opera.identity.run import Origin
@@ -160,7 +160,7 @@ def run_data(run: str | Path, advice: str) -> Mixture:
         log.info(
             "note: %s has changed since the run was trained on it; splits that the run drew may "
             "differ",
-            record.data.source,
+            source_title(record.data.source),
         )
     return loaded
 
@@ -217,9 +217,10 @@ def origin_on(data: RetrievalData, model: Model | None) -> Origin | None:
     if origin is None or data.fingerprint in origin.data:
         return origin
     records = [] if run is None else [run.record.data, *(run.record.sets or ())]
-    places = [os.path.realpath(record.source) for record in records]
-    source = os.path.realpath(with_paths(data.source, absolute_path))
-    return origin if source in places and not data.source.startswith(MEMORY) else None
+    names = [with_paths(record.source, os.path.realpath) for record in records]
+    in_memory = isinstance(data.source, str) and data.source.startswith(MEMORY)
+    is_known = with_paths(data.source, os.path.realpath) in names and not in_memory
+    return origin if is_known else None
 
 
 def with_grade(data: RetrievalData, model: Model | None, grade: int | None) -> RetrievalData:

@@ -21,8 +21,7 @@ from opera.core.files import replace_file
 from opera.core.intervals import few_queries, in_points
 from opera.core.measure_names import DEFAULT_MEASURES, hub_key
 from opera.core.terminal import counted
-from opera.data.loading import without_folders
-from opera.data.names import MEMORY, source_title
+from opera.data.names import DataName, command_words, source_title, without_folders
 from opera.data.retrieval_data import counts_in_words
 from opera.retrieval.locate import MINILM
 from opera.run_folder.folder import CARD_FILE, RECIPE_FILE
@@ -173,10 +172,7 @@ def is_local_path(text: str) -> bool:
 
 def repeat_command(record: RunRecord) -> str:
     """Return the ``opera train`` command that repeats a run; ``DATA`` stands for data in memory."""
-    first, *also = [
-        shlex.quote("DATA" if source.startswith(MEMORY) else without_folders(source))
-        for source in _sources(record)
-    ]
+    first, *also = [command_words(without_folders(source)) for source in _sources(record)]
     words = [
         f"opera train {first}",
         *(f"--also {source}" for source in also),
@@ -205,12 +201,12 @@ def _without_folders(value: Any) -> Any:
     return _short(value) if isinstance(value, str) and os.sep in value else value
 
 
-def _short(source: str) -> str:
+def _short(source: DataName) -> str:
     """Return the name of a data set or a model without folders, which readers do not have."""
     return source_title(without_folders(source))
 
 
-def _sources(record: RunRecord) -> list[str]:
+def _sources(record: RunRecord) -> list[DataName]:
     return [data_set.source for data_set in record.sets] if record.sets else [record.data.source]
 
 

@@ -18,7 +18,7 @@ from opera.config.training import FILES, TrainSettings
 from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.paths import absolute_path
 from opera.core.terminal import log
-from opera.data.loading import with_paths
+from opera.data.names import source_title, with_paths
 from opera.retrieval.device import describe_device
 from opera.retrieval.locate import model_title
 from opera.retrieval.models import lengths_of
@@ -117,7 +117,7 @@ def new_record(prepared: Prepared, folder: Path) -> RunRecord:
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         identity=prepared.identity,
         data=DataRecord(
-            source=" + ".join(sources),
+            source=sources[0] if mixture.is_single else " + ".join(map(source_title, sources)),
             fingerprint=data.fingerprint,
             counts=data.counts(),
             notes=list(data.notes),

@@ -7,17 +7,23 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    BeforeValidator,
     Field,
     FiniteFloat,
 )
 
 from opera.core.errors import RunFolderError
 from opera.core.terminal import shown
+from opera.data.names import DataName, name_from_record
 from opera.run_folder.cutoffs import CutoffRecord
 from opera.run_folder.reading import RecordPart, read_model, read_object
 
 FORMAT: Literal[9] = 9
 """Increased when a field changes its name or meaning. OPERA rejects runs of other formats."""
+
+
+RecordedName = Annotated[DataName, BeforeValidator(name_from_record)]
+"""The user's name for a data set. Records of older versions have tables as one string."""
 
 
 class DataRecord(RecordPart):
@@ -30,7 +36,7 @@ class DataRecord(RecordPart):
         notes: what reading the data merged, dropped or split.
     """
 
-    source: str
+    source: RecordedName
     fingerprint: str
     counts: dict[str, int]
     notes: list[str]
@@ -248,7 +254,7 @@ class SetRecord(RecordPart):
     """
 
     name: str
-    source: str
+    source: RecordedName
     fingerprint: str
     counts: dict[str, int]
     share_of_draws: float | None = None

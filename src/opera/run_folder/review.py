@@ -8,6 +8,7 @@ from opera.core.arguments import whole_number
 from opera.core.errors import SettingError
 from opera.core.files import check_output
 from opera.core.paths import user_path
+from opera.data.names import source_title
 from opera.labels.review_page import SUFFIXES, chosen_items, write_review
 from opera.run_folder.folder import REVIEW_FILE, TEST_REVIEW_FILE, Run
 
@@ -58,6 +59,6 @@ def review(
         check_output(file, "--out", SUFFIXES, overwrite=overwrite)
     chosen = chosen_items(contents[split], contents["changed"], items)
     labels = "Labels" if split == "train" else "Test labels"
-    title = f"{labels} of {run.record.data.source} in {run.path.name}"
+    title = f"{labels} of {source_title(run.record.data.source)} in {run.path.name}"
     write_review(file, title, split, contents[split], chosen)
     return file

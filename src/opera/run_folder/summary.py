@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from opera.core.intervals import DIFFERENCE, LEAST_QUERIES, OF_ONE_QUERY, mean_interval, points
 from opera.core.measure_names import PRIMARY, column
-from opera.core.terminal import place
+from opera.data.names import command_words
 from opera.run_folder.record import GuardRecord, RunRecord
 
 
@@ -106,13 +107,13 @@ class RunSummary:
 
     def next_commands(self, grid: Path | None = None) -> dict[str, str]:
         """Return the commands that come next, by name. A grid has a report for all of its runs."""
-        folder, sets = place(self.folder), self.record.sets
+        folder, sets = shlex.quote(str(self.folder)), self.record.sets
         # a search takes one data set
-        searched = f"{place(sets[0].source)} --model {folder}" if sets else folder
+        searched = f"{command_words(sets[0].source)} --model {folder}" if sets else folder
         commands = {
             "review": f"opera review {folder}",
             "search": f'opera search {searched} "your question"',
-            "report": f"opera report {place(grid or self.folder)}",
+            "report": f"opera report {shlex.quote(str(grid or self.folder))}",
         }
         if self.record.settings["query_vectors"] is not None:
             del commands["search"]  # the run has no model to embed a question

@@ -220,7 +220,7 @@ class PairPruning(SamplerCallback):
             )
         if rows.length:
             raise TrainingError(
-                f"PairPruning: {rows.data.source} is read again, by a second training or an "
+                f"PairPruning: {rows.data.title} is read again, by a second training or an "
                 f"evaluation; {ADVICE_ONCE}"
             )
         size = how["batch_size"]

@@ -158,7 +158,7 @@ def test_tables_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path)
     call: dict[str, Any] = {"model": static_model, "out": out, "methods": "ft", "seeds": [0], "steps": [10], **how}
     with pytest.raises(opera.DataError, match=r"pairs\.csv:32: must have 2 columns"):
         opera.compare(path, **call)
-    source = str(named_source(path, **how, skip_bad_rows=True))
+    source = named_source(path, **how, skip_bad_rows=True)
     for cell in planned(out, data=[source], methods=["ft"], seeds=[0]):
         finish_planned(cell, static_model)
     assert len(opera.compare(path, skip_bad_rows=True, **call).tables) == 1

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grids import planned
 from opera.core import environment
-from opera.experiments.grid import run
+from opera.data.names import TableSource
+from opera.experiments.grid import job, run
 from opera.experiments.grid.run import Grid, Processes, train_grid
 
 
 def wait_for(path: Path) -> None:
     while not path.exists():
         time.sleep(0.01)
+
+
+def test_a_job_reads_the_tables_that_the_user_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = TableSource.of({"train": "p.csv"}, documents="d.csv", columns="id=key", encoding="cp1252")
+    (cell,) = planned(tmp_path, data=[tables], also=["more.csv"], methods=["ft"], seeds=[0])
+    calls: list[dict[str, Any]] = []
+    monkeypatch.setattr(job, "adapt", lambda **arguments: calls.append(arguments))
+    monkeypatch.setattr(job, "drop_checkpoints", lambda folder: None)
+    job.run_job(json.loads(json.dumps(cell.call("model"), default=asdict)))
+    assert (calls[0]["data"], calls[0]["also"]) == (tables, ["more.csv"])
+    assert cell.data_name == "p+more.csv"
 
 
 @pytest.mark.parametrize(("at_once", "threads"), [(1, None), (3, "2"), (9, "1")])

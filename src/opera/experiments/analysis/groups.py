@@ -19,7 +19,7 @@ from opera.core.errors import RunFolderError
 from opera.core.intervals import in_points
 from opera.core.measure_names import DEFAULT_MEASURES
 from opera.core.paths import RUN_FILE
-from opera.data.names import source_name
+from opera.data.names import DataName, TableSource, source_name, source_title
 from opera.methods import METHODS
 from opera.run_folder.folder import Run, run_in
 
@@ -48,7 +48,7 @@ class Group:
         runs: the runs, one per seed.
     """
 
-    data: str
+    data: DataName
     method: str
     steps: int
     requested_steps: int | None
@@ -128,7 +128,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     """
     settings, names = settings_of(runs), list(METHODS)
     differing = differing_settings(runs, settings)
-    by_key: dict[tuple[str, str, int | None], list[Run]] = {}
+    by_key: dict[tuple[DataName, str, int | None], list[Run]] = {}
     for run, values in sorted(
         zip(runs, settings, strict=True), key=lambda pair: pair[0].record.seed
     ):
@@ -146,7 +146,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
     def order(group: Group) -> tuple[str, int, int, str]:
         name = group.method.split(":")[0]
-        return group.data, group.steps, [*names, name].index(name), group.method
+        return str(group.data), group.steps, [*names, name].index(name), group.method
 
     return sorted(groups, key=order)
 
@@ -216,7 +216,7 @@ def differing_settings(
 
     Settings that differ only between data sets do not distinguish runs, so labels omit them.
     """
-    values_by_setting: dict[tuple[str, str], set[str]] = {}
+    values_by_setting: dict[tuple[DataName, str], set[str]] = {}
     for run, values in zip(runs, settings, strict=True):
         for name, value in values.items():
             values_by_setting.setdefault((run.record.data.source, name), set()).add(repr(value))
@@ -243,22 +243,23 @@ def format_settings(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={_format_value(value)}" for name, value in settings.items())
 
 
-def display_names(sources: Sequence[str]) -> dict[str, str]:
+def display_names(sources: Sequence[DataName]) -> dict[DataName, str]:
     """Name data sets by the last part of their paths, or as the user did if it is ambiguous."""
     names = [short_name(source) for source in sources]
     return {
-        source: source if names.count(name) > 1 else name
+        source: source_title(source) if names.count(name) > 1 else name
         for source, name in zip(sources, names, strict=True)
     }
 
 
-def short_name(source: str) -> str:
+def short_name(source: DataName) -> str:
     """Return the last part of a data set's path, or the name of a published data set; of several
     data sets, the names joined by " + ".
     """
+    parts = [source] if isinstance(source, TableSource) else source.split(" + ")
     return " + ".join(
-        source_name(part) or Path(part).name.removesuffix(".jsonl") or part
-        for part in source.split(" + ")
+        source_name(part) or Path(str(part)).name.removesuffix(".jsonl") or str(part)
+        for part in parts
     )
 
 

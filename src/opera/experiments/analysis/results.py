@@ -12,6 +12,7 @@ from opera.core.errors import SettingError
 from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY, RECALL
 from opera.core.terminal import counted, shortened
 from opera.data.mixture import STRICT_UTF8, ListOptions
+from opera.data.names import DataName
 from opera.experiments.analysis.corrected import CorrectedTest, correct_test
 from opera.experiments.analysis.groups import (
     Group,
@@ -102,7 +103,7 @@ class ResultsTable:
         rows: one result per method.
     """
 
-    data: str
+    data: DataName
     name: str
     steps: int
     requested_steps: int | None
@@ -250,7 +251,7 @@ def analyse_runs(
         baseline = None
     elif baseline is None:
         baseline = DEFAULT_BASELINE if DEFAULT_BASELINE in labels else labels[0]
-    by_key: dict[tuple[str, int | None], list[Group]] = {}
+    by_key: dict[tuple[DataName, int | None], list[Group]] = {}
     for group in groups:
         by_key.setdefault((group.data, group.requested_steps), []).append(group)
     names = display_names(list(dict.fromkeys(data for data, _ in by_key)))

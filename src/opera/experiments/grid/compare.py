@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from opera.config.recipe import make_recipe, with_full_names
 from opera.config.training import EncodingSettings, reads_lists
@@ -21,6 +21,7 @@ from opera.data.loading import (
     additional_sources,
     named_source,
 )
+from opera.data.names import DataName, TableSource
 from opera.experiments.analysis import Comparison, analyse_runs, find_runs, group_runs
 from opera.experiments.grid.plan import PlannedRun, canonical_label, plan_grid
 from opera.experiments.grid.run import Grid, train_grid
@@ -94,7 +95,7 @@ def compare(
     """
     sets = data if isinstance(data, list | tuple) else [data]
     more = additional_sources(also, encoding, skip_bad_rows)
-    on_disk = all(isinstance(source, str | os.PathLike) for source in (*sets, *more))
+    on_disk = all(isinstance(source, str | os.PathLike | TableSource) for source in (*sets, *more))
     if is_loaded(model) or not on_disk:
         raise SettingError(
             "the runs of a grid are processes that read data and model from disk; write a table, "
@@ -104,7 +105,8 @@ def compare(
     reading: dict[str, Any] = {"encoding": encoding, "skip_bad_rows": skip_bad_rows}
     strict = not reads_lists(settings)
     sources = [
-        str(named_source(source, columns=columns, **reading, strict=strict)) for source in sets
+        cast("DataName", named_source(source, columns=columns, **reading, strict=strict))
+        for source in sets
     ]
     folder, path = user_path(out, "--out"), str(expand_user(model, "--model"))
     grid = prepare_grid(
@@ -117,7 +119,7 @@ def compare(
 
 
 def prepare_grid(
-    data: Sequence[str],
+    data: Sequence[DataName],
     out: Path,
     model: str,
     values: Mapping[str, Any],
@@ -126,7 +128,7 @@ def prepare_grid(
     steps: Sequence[int] | None = None,
     baseline: str | None = None,
     jobs: int = 1,
-    also: Sequence[str] = (),
+    also: Sequence[DataName] = (),
     encoding: str | None = None,
     skip_bad_rows: bool = False,
 ) -> Grid:
@@ -217,7 +219,7 @@ def estimate_seconds(grid: Grid) -> float:
         InputError: as :func:`opera.adapt`.
         TrainingError: if the timed steps fail.
     """
-    alike: dict[tuple[str, int | None], list[PlannedRun]] = {}
+    alike: dict[tuple[DataName, int | None], list[PlannedRun]] = {}
     for run in grid.waiting:
         alike.setdefault((run.data, run.steps), []).append(run)
     return sum(

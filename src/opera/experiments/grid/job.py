@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from opera.core.errors import OperaError
 from opera.core.registry import load_extensions
 from opera.core.terminal import say
+from opera.data.names import DataName
 from opera.experiments.grid.run import ERROR
 from opera.run.adapt import adapt
 from opera.run_folder.folder import holds_run
@@ -44,8 +47,9 @@ def main() -> None:
 def run_job(job: Mapping[str, Any]) -> None:
     """Train or resume a run, and delete its checkpoints."""
     load_extensions()
-    folder = Path(job["out"])
-    adapt(**job, resume=holds_run(folder))
+    folder, names = Path(job["out"]), TypeAdapter(DataName)
+    data, also = names.validate_python(job["data"]), map(names.validate_python, job["also"])
+    adapt(**{**job, "data": data, "also": [*also]}, resume=holds_run(folder))
     drop_checkpoints(folder)
 
 

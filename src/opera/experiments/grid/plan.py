@@ -26,7 +26,7 @@ from opera.core.arguments import plain, several, text
 from opera.core.errors import SettingError
 from opera.core.paths import without_parents
 from opera.core.terminal import shortened
-from opera.data.names import source_name
+from opera.data.names import DataName, TableSource, source_name, with_paths
 from opera.experiments.analysis import short_name
 from opera.methods import DEFAULT_METHOD, METHODS, method_named
 
@@ -44,7 +44,7 @@ class PlannedRun:
     ``reading`` are the further data sets and the options of lists of pairs, as arguments of
     :func:`opera.adapt`."""
 
-    data: str
+    data: DataName
     label: str
     steps: int | None
     seed: int
@@ -89,14 +89,14 @@ def parse_method(label: str) -> tuple[str, dict[str, Any]]:
 
 
 def plan_grid(
-    data: Sequence[str],
+    data: Sequence[DataName],
     out: Path,
     values: Mapping[str, Any],
     methods: str | Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     steps: Sequence[int] | None = None,
     reading: Mapping[str, Any] = MappingProxyType({}),
-    also: Sequence[str] = (),
+    also: Sequence[DataName] = (),
 ) -> list[PlannedRun]:
     """List the runs and check every recipe; SettingError lists all mistakes.
 
@@ -107,7 +107,7 @@ def plan_grid(
     shared = with_full_names(values)
     axes = _axes(shared, methods, seeds, steps)
     # "data" and "./data" are the same folder
-    places = [os.path.realpath(source) if os.path.lexists(source) else source for source in data]
+    places = [with_paths(source, _real_path) for source in data]
     first = [data[places.index(place)] for place in places]
     for option, choices in {"DATA": first, **axes}.items():
         if not choices:
@@ -206,9 +206,9 @@ def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -
     return {**common, **with_full_names(method_settings), "method": method}
 
 
-def _folder_names(data: Sequence[str], also: Sequence[str]) -> dict[str, str]:
+def _folder_names(data: Sequence[DataName], also: Sequence[DataName]) -> dict[DataName, str]:
     """Name the folder of each data set, with those of ``also``; repeated names get numbers."""
-    names: dict[str, str] = {}
+    names: dict[DataName, str] = {}
     for source in data:
         name = "+".join(re.sub(r"[:/\\]", "-", _name(part)) for part in (source, *also))
         numbered = (f"{name}-{number}" for number in count(2))
@@ -216,6 +216,12 @@ def _folder_names(data: Sequence[str], also: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _name(source: str) -> str:
-    no_path = source.startswith("python:") or source_name(source) is not None
-    return short_name(source if no_path else str(without_parents(Path(source).absolute())))
+def _name(source: DataName) -> str:
+    is_path = not isinstance(source, TableSource) and not source.startswith("python:")
+    if is_path and source_name(source) is None:
+        source = str(without_parents(Path(str(source)).absolute()))
+    return short_name(source)
+
+
+def _real_path(path: str) -> str:
+    return os.path.realpath(path) if os.path.lexists(path) else path

@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ class Grid:
         """The plan of the grid and its estimated time, for JSON."""
         plan = [
             {
-                "data": planned.data,
+                "data": str(planned.data),
                 "method": planned.label,
                 "steps": planned.steps,
                 "seed": planned.seed,
@@ -145,7 +145,7 @@ class Processes:
                 self._started.append(process)
             assert process.stdin is not None
             with suppress(BrokenPipeError), process:  # it may have died already
-                print(json.dumps(job), file=process.stdin, flush=True)
+                print(json.dumps(job, default=asdict), file=process.stdin, flush=True)
                 process.wait()
         except OSError as error:  # the other runs must go on
             return f"{type(error).__name__}: {error}"
