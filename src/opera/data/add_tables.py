@@ -110,19 +110,7 @@ def add_pairs(
         column_text(table, columns.get("title")),
     )
     titles = f"CASE WHEN {negative} THEN '' ELSE {title} END" if title else "NULL"
-    named = split_name or "train"
-    splits, known = literal_sql(SPLIT_NAMES.get(named, named)), "true"
-    names = literal_sql(named)
-    if "split" in columns:
-        listed = ", ".join(f"'{name}': '{split}'" for name, split in SPLIT_NAMES.items())
-        value = column_text(table, columns["split"])
-        cell = f"lower(trim({value}, ' ' || chr(9) || chr(10) || chr(13)))"
-        of_row = f"map {{{listed}}}[{cell}]"
-        if split_name is None:
-            splits, known, names = f"coalesce({of_row}, {value})", f"{of_row} IS NOT NULL", cell
-        else:
-            known = f"coalesce({of_row}, {splits}) = {splits}"
-            splits = f"CASE WHEN {known} THEN {splits} ELSE {value} END"
+    splits, names, known = _split_sql(table, columns, split_name)
     values = {
         "part": part, "split": splits, "split_name": names, "known_split": known,
         "negative": negative, "query": query, "title": titles, "document": text,
@@ -133,6 +121,24 @@ def add_pairs(
     truth = f"map {{'true': '1', 'false': '0'}}[lower({values['grade']})]"  # as Excel and pandas
     values["grade"] = f"coalesce({truth}, {values['grade']})"
     relation.insert("pairs", table, columns, values, rows)
+
+
+def _split_sql(table: Table, columns: Roles, split_name: str | None) -> tuple[str, str, str]:
+    """Return the SQL of a row's split, of its name in the file, and of whether OPERA knows the
+    split and it agrees with ``split_name``.
+    """
+    name = split_name or "train"
+    split, names = literal_sql(SPLIT_NAMES.get(name, name)), literal_sql(name)
+    if "split" not in columns:
+        return split, names, "true"
+    listed = ", ".join(f"'{name}': '{split}'" for name, split in SPLIT_NAMES.items())
+    value = column_text(table, columns["split"])
+    cell = f"lower(trim({value}, ' ' || chr(9) || chr(10) || chr(13)))"
+    of_row = f"map {{{listed}}}[{cell}]"
+    if split_name is None:
+        return f"coalesce({of_row}, {value})", cell, f"{of_row} IS NOT NULL"
+    known = f"coalesce({of_row}, {split}) = {split}"
+    return f"CASE WHEN {known} THEN {split} ELSE {value} END", names, known
 
 
 def read_documents(

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -212,9 +213,9 @@ def _read(
             for split, part in splits.items()
         }
 
-    place = name.place
-    configs = datasets.get_dataset_config_names(place, revision=revision)
+    configs = datasets.get_dataset_config_names(name.place, revision=revision)
     texts: dict[TableKind, list[Table]] = {}
+    place = name.place
     if {"corpus", "queries"} <= set(configs) and name.config is None:
         texts["documents"] = list(tables(place, "corpus").values())
         texts["queries"] = list(tables(place, "queries").values())
@@ -224,15 +225,21 @@ def _read(
             judged = datasets.get_dataset_config_names(place, revision=revision)
         config = judged[0]
     else:
-        config = name.config or (configs[0] if len(configs) == 1 else "default")
-        if config not in configs:
-            raise DataError(
-                f"{source}: choose one of its configurations ({', '.join(configs)}), as in "
-                f"hf:{name.place}/{configs[0]}"
-            )
+        config = _config_of_pairs(source, name, configs)
     pairs = _named_splits(source, name, tables(place, config))
     add_tables(relation, texts, list(pairs.items()), columns)
     TextNumbering(relation, builder, next(iter(pairs.values())).name).build()
+
+
+def _config_of_pairs(source: str, name: HubName, configs: Sequence[str]) -> str:
+    """Return the configuration of a data set of pairs."""
+    config = name.config or (configs[0] if len(configs) == 1 else "default")
+    if config not in configs:
+        raise DataError(
+            f"{source}: choose one of its configurations ({', '.join(configs)}), as in "
+            f"hf:{name.place}/{configs[0]}"
+        )
+    return config
 
 
 def _named_splits(source: str, name: HubName, splits: dict[str, Table]) -> dict[str, Table]:

@@ -116,14 +116,7 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
         for doc in with_progress(corpus.docs_iter(), f"reading {source}", total, "documents"):
             yield 0, doc.doc_id, *_title_and_text(doc)
 
-    queries: dict[str, str] = {}
-    prefixes = dict.fromkeys(datasets, "")
-    for split, dataset in datasets.items():
-        rows = dataset.queries_iter() if dataset.has_queries() else ()
-        texts = {query.query_id: _title_and_text(query)[1] for query in rows}
-        if any(queries.get(query, text) != text for query, text in texts.items()):
-            prefixes[split] = f"{SPLIT_NAMES[split]}:"
-        queries |= {f"{prefixes[split]}{query}": text for query, text in texts.items()}
+    queries, prefixes = _queries_of(datasets)
 
     def judgements(split: str) -> Iterator[Sequence[Any]]:
         for judged in datasets[split].qrels_iter():
@@ -148,6 +141,22 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
             "the splits use the same query ids: ids of later splits begin with the split's name"
         )
     TextNumbering(relation, builder, source).build([SPLIT_NAMES[name] for name in datasets])
+
+
+def _queries_of(datasets: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the texts of all queries by id, and the prefix of the ids of each split.
+
+    A split has a prefix if an id means another text in an earlier split.
+    """
+    queries: dict[str, str] = {}
+    prefixes = dict.fromkeys(datasets, "")
+    for split, dataset in datasets.items():
+        rows = dataset.queries_iter() if dataset.has_queries() else ()
+        texts = {query.query_id: _title_and_text(query)[1] for query in rows}
+        if any(queries.get(query, text) != text for query, text in texts.items()):
+            prefixes[split] = f"{SPLIT_NAMES[split]}:"
+        queries |= {f"{prefixes[split]}{query}": text for query, text in texts.items()}
+    return queries, prefixes
 
 
 def _title_and_text(item: Any) -> tuple[str, str]:
