@@ -103,14 +103,6 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
     datasets = {split: library.load(identifier) for split, identifier in splits.items()}
     corpus = next(iter(datasets.values()))
 
-    def table(name: str, columns: Sequence[str], rows: Callable[[], Iterable[Any]]) -> MemoryTable:
-        types = dict.fromkeys(columns, pa.string())
-        return MemoryTable(
-            f"{source}: {name}",
-            columns,
-            lambda _: (pa.record_batch(part.columns) for part in arrow_rows(rows(), types)),
-        )
-
     def documents() -> Iterator[Sequence[Any]]:
         total = corpus.docs_metadata().get("count")
         for doc in with_progress(corpus.docs_iter(), f"reading {source}", total, "documents"):
@@ -126,11 +118,11 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
     add_tables(
         relation,
         {
-            "documents": [table("documents", ["id", "title", "text"], documents)],
-            "queries": [table("queries", ["id", "text"], lambda: query_rows)],
+            "documents": [_table(f"{source}: documents", ["id", "title", "text"], documents)],
+            "queries": [_table(f"{source}: queries", ["id", "text"], lambda: query_rows)],
         },
         [
-            (split, table(f"split '{split}'", JUDGED, partial(judgements, split)))
+            (split, _table(f"{source}: split '{split}'", JUDGED, partial(judgements, split)))
             for split in datasets
         ],
         Columns(),
@@ -141,6 +133,18 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
             "the splits use the same query ids: ids of later splits begin with the split's name"
         )
     TextNumbering(relation, builder, source).build([SPLIT_NAMES[name] for name in datasets])
+
+
+def _table(
+    name: str, columns: Sequence[str], rows: Callable[[], Iterable[Sequence[Any]]]
+) -> MemoryTable:
+    """Return a table of texts from functions that yield a row number and the values of a row."""
+    types = dict.fromkeys(columns, pa.string())
+    return MemoryTable(
+        name,
+        columns,
+        lambda _: (pa.record_batch(part.columns) for part in arrow_rows(rows(), types)),
+    )
 
 
 def _queries_of(datasets: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
