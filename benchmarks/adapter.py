@@ -20,7 +20,7 @@ from opera.data import load_all
 from opera.run_folder.folder import Run, RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import load_and_check
-from opera.training.train import make_sampler, train
+from opera.training.trainer import make_sampler, train
 
 DATA = Path("../shared/data/entailmentbank")
 WARM_UP = 2

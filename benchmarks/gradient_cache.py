@@ -44,7 +44,7 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     from opera.data import load_data
     from opera.methods import METHODS, Plan
     from opera.retrieval.models import load_model
-    from opera.training.dataset import PairDataset
+    from opera.training.build import PairDataset
     from opera.training.documents import KnownPositives
     from opera.training.loss import InfoNCELoss
     from opera.training.sampler import DataSetSampler, Sampler

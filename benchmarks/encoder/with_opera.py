@@ -29,7 +29,7 @@ from opera.run.session import Session, new_record
 from opera.run_folder.folder import RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import Prepared, load_and_check
-from opera.training.train import make_sampler
+from opera.training.trainer import make_sampler
 
 
 def prepared(work: dict[str, Any]) -> Prepared:

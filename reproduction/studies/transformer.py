@@ -42,7 +42,7 @@ from opera.run_folder.folder import Run as RunFolder
 from opera.run_folder.folder import RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import encoder_of, load_and_check
-from opera.training.train import make_sampler, train
+from opera.training.trainer import make_sampler, train
 from opera_paper.noise import add_wrong_pairs
 from study import DATA, ROOT, STORED, fill, need, parsed, words
 from transformer_tables import (

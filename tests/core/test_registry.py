@@ -11,7 +11,6 @@ from opera.config.optimisation import LOSSES
 from opera.core.registry import Registry
 from opera.methods import METHODS
 from opera.retrieval.measures import MEASURES
-from opera.training import distillation  # noqa: F401 - fills the registry
 from opera.training.loss import InfoNCELoss
 from opera.training.negatives import RandomNegatives
 

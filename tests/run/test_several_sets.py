@@ -20,7 +20,7 @@ from opera.deployment import export as export_module
 from opera.training.build import build_training_set
 from opera.training.prepare import load_and_check
 from opera.training.prepare_data import prepare_data
-from opera.training.train import make_sampler
+from opera.training.trainer import make_sampler
 from small_runs import FAST, SMALL
 from tiny_world import write_beir
 

@@ -19,8 +19,7 @@ from distinct import known_of
 from opera.config.training import TrainSettings
 from opera.data import TeacherScores
 from opera.data.pairs import TrainingPairs
-from opera.training.distillation import DistillationLoss, divergences
-from opera.training.loss import info_nce_losses
+from opera.training.loss import DistillationLoss, divergences, info_nce_losses
 from opera.training.sampler import Batch
 from small_runs import SMALL
 

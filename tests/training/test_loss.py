@@ -20,7 +20,7 @@ from opera.labels.ranks import p_values
 from opera.methods import METHODS, Plan
 from opera.retrieval.models import load_model
 from opera.training import loss as module
-from opera.training.dataset import PairDataset
+from opera.training.build import PairDataset
 from opera.training.loss import InfoNCELoss
 from opera.training.negatives import RandomNegatives
 from opera.training.sampler import DataSetSampler, Observations, Sampler

@@ -18,7 +18,7 @@ from opera.data import load_data
 from opera.data.qrels import DocumentLists
 from opera.retrieval.encoder import open_encoder
 from opera.training.documents import KnownPositives
-from opera.training.mining import Miner, lowest_positive
+from opera.training.negatives import Miner, lowest_positive
 
 
 def mined(

@@ -10,8 +10,7 @@ from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Plan
 from opera.training.negatives import RandomNegatives
 from opera.training.pretrained_scores import pretrained_scores
-from opera.training.quotas import Quotas
-from opera.training.sampler import DataSetSampler, Observations, Sampler
+from opera.training.sampler import DataSetSampler, Observations, Quotas, Sampler
 
 PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
 

@@ -19,9 +19,7 @@ LARGEST_BATCH = 100_000
 """An upper bound, so that a typing error does not fill the memory."""
 
 LOSSES: Registry[Any] = Registry("loss", shipped=("infonce", "distill"))
-"""Values of ``loss``; :mod:`opera.training.loss` and :mod:`opera.training.distillation` define
-them.
-"""
+"""Values of ``loss``; :mod:`opera.training.loss` defines them."""
 
 
 def _parse_sizes(value: Any) -> Any:

@@ -21,9 +21,9 @@ from opera.core.errors import SettingError, nearest
 from opera.core.extras import require
 from opera.core.paths import expand_user, kind_of_place
 from opera.core.registry import RECIPE_FOLDERS
-from opera.core.settings import SettingDoc, Settings, unknown_setting
+from opera.core.settings import SettingDoc, Settings, resolved, unknown_setting
 from opera.core.terminal import shortened
-from opera.methods import AUTO, DEFAULT_METHOD, METHODS, Method, method_named
+from opera.methods import AUTO, DEFAULT_METHOD, METHODS, Method, Plan, method_named
 
 ALTERNATIVES = ({"max_steps", "epochs"}, {"global_batch_size", "per_device_train_batch_size"})
 """Settings that mean the same; an explicit setting replaces both of them in a recipe."""
@@ -60,6 +60,11 @@ class Recipe(Settings):
     def method_class(self) -> type[Method[Any]]:
         """The method."""
         return METHODS[self.method]
+
+    def plan(self, processes: int) -> Plan:
+        """Return the plan of the method; automatic settings must be resolved."""
+        train = self.train
+        return Plan(train.seed, resolved(train.max_steps), train.queries_per_step(processes))
 
     def flat(self) -> dict[str, Any]:
         """Return all settings by name, as ``run.json`` holds them."""

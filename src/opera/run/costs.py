@@ -25,7 +25,7 @@ from opera.retrieval.models import is_static
 from opera.run_folder.folder import RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import Prepared
-from opera.training.train import make_sampler, train
+from opera.training.trainer import make_sampler, train
 
 STEPS, TEXTS = 3, 64
 """Steps that are timed, after one for warm-up, and documents that are encoded."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,14 +12,14 @@ from opera.core.terminal import counted, log
 from opera.data import Mixture
 from opera.data.identity import text_keys
 from opera.labels.review import visit_columns
+from opera.methods import Method
 from opera.run.session import Session
 from opera.run_folder.folder import RunWriter
 from opera.run_folder.record import NegativesRecord
 from opera.training.build import TrainingSet, build_training_set
 from opera.training.distributed import refuse_differences
-from opera.training.quotas import summary_of
 from opera.training.sampler import Sampler
-from opera.training.train import Fit, make_sampler, train
+from opera.training.trainer import Fit, make_sampler, train
 
 
 def fit(
@@ -73,6 +75,18 @@ def facts_of(training_set: TrainingSet, sampler: Sampler) -> dict[str, Any]:
             listed=None if lists is None else len(lists.doc_rows),
         ),
         "smallest_cbs_pool": min((pool for pool in pools if pool is not None), default=None),
+    }
+
+
+def summary_of(methods: Sequence[Method[Any]]) -> dict[str, Any]:
+    """Return the facts about a method; of several sets, the sums of counts and lists of others."""
+    summaries = [method.summary() for method in methods]
+    if len(summaries) == 1:
+        return summaries[0]
+    facts = {name: [summary[name] for summary in summaries] for name in summaries[0]}
+    return {
+        name: sum(values) if all(isinstance(value, Integral) for value in values) else values
+        for name, values in facts.items()
     }
 
 

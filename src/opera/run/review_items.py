@@ -19,7 +19,7 @@ from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.search import search_corpus
 from opera.training.build import TrainingSet
 from opera.training.documents import KnownPositives
-from opera.training.train import Fit
+from opera.training.trainer import Fit
 
 MOST_QUERIES = 2000
 """Most training queries that are searched for missing labels."""

@@ -55,8 +55,7 @@ from opera.run_folder.log import logged_to
 from opera.run_folder.record import GuardRecord, RunRecord
 from opera.training.callbacks import checked_callbacks, logging_services
 from opera.training.prepare import Prepared, encoder_of, load_and_check
-from opera.training.train import Fit
-from opera.training.trainer import training_arguments
+from opera.training.trainer import Fit, training_arguments
 
 
 def open_session(

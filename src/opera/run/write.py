@@ -31,7 +31,7 @@ from opera.run_folder.folder import (
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
 from opera.run_folder.summary import RunSummary
 from opera.run_folder.verdict import dev_sentence, headlines
-from opera.training.train import Fit
+from opera.training.trainer import Fit
 
 MODELS = ("base", "fine_tuned", "final")
 """The keys of the models in ``measures.json``."""

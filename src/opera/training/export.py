@@ -42,8 +42,7 @@ from opera.training.export_inputs import (
     checked_output,
     write_table,
 )
-from opera.training.mining import Miner, check_range
-from opera.training.negatives import given_negatives
+from opera.training.negatives import Miner, check_range, given_negatives
 
 
 @with_group(ModelArguments)

@@ -31,15 +31,14 @@ from opera.labels.review_page import SUFFIXES, chosen_items, write_review
 from opera.labels.visits import FirstVisits
 from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
 from opera.run_folder.folder import SAMPLER_FILE
-from opera.training.checkpoint import SamplerCallback, read_state
+from opera.training.callbacks import SamplerCallback, read_state
 from opera.training.distinct_batches import DistinctSampler
 from opera.training.distributed import refuse_differences
 from opera.training.documents import DocumentPool
 from opera.training.observed_loss import ObservedLoss, temperature_of
-from opera.training.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all
+from opera.training.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all, with_list_prompts
 from opera.training.pretrained_scores import pretrained_scores
 from opera.training.sampler import Sampler
-from opera.training.user_rows import with_list_prompts
 
 DEFAULT_PREFETCH = 2
 """Batches that each worker of torch's data loader reads ahead."""
