@@ -31,7 +31,7 @@ import numpy as np
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, PairScores, Plan
-from opera.methods.counts import bucket_of
+from opera.methods.draws import bucket_of
 from opera.methods.dynamic import DynamicPruning
 from opera.training.documents import DocumentPool
 from opera.training.negatives import RandomNegatives

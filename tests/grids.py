@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
-from opera.core.measure_names import DEFAULT_MEASURES, RECALL
+from opera.core.figures import DEFAULT_MEASURES, RECALL
 from opera.data import load_all
 from opera.experiments.analysis import Group, find_runs, group_runs
 from opera.experiments.grid.plan import PlannedRun, plan_grid

@@ -9,7 +9,7 @@ import pytest
 
 from documents import ROOT
 from doors import DOORS, TRAINING, cell, of_command, of_function, shared_options, table
-from opera.core.measure_names import DEFAULT_MEASURES
+from opera.core.figures import DEFAULT_MEASURES
 
 ON_COMMANDS = {"json", "config", "set", "trainer", "plan"}
 """What only a command needs: the format of its output, and texts in place of values."""

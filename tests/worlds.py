@@ -7,7 +7,7 @@ import numpy as np
 from opera.core.arrays import FloatArray
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Method, PairScores, Plan
-from opera.methods.counts import NOTHING, TopK, bucket_of
+from opera.methods.draws import NOTHING, TopK, bucket_of
 
 VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("ft", {}),

@@ -18,7 +18,7 @@ import pandas as pd
 
 from negative_kinds import DEFAULT
 from negatives import KEY, final, replayed
-from opera.core.intervals import mean_interval, signed
+from opera.core.figures import mean_interval, signed
 from opera.guard import rule
 from study import ROOT, SETS, STORED, Results, fill, table_lines
 

@@ -22,11 +22,10 @@ from typing import Any
 import numpy as np
 
 import opera
-from opera.core.intervals import DIFFERENCE, mean_interval, signed
+from opera.core.figures import DIFFERENCE, mean_interval, signed
 from opera.data import RetrievalData
-from opera.guard.keywords import KEYWORD_WEIGHTS
-from opera.retrieval.evaluation import Evaluation, evaluate_ranking
-from opera.retrieval.hybrid import fusion_of
+from opera.guard.rule import KEYWORD_WEIGHTS
+from opera.retrieval.evaluation import Evaluation, evaluate_ranking, fusion_of
 from opera.retrieval.measures import parse_measures
 from study import (
     ROOT,

@@ -25,7 +25,7 @@ import numpy as np
 
 import opera
 from negative_kinds import DEFAULT, KINDS, OLD_DEFAULT, settings_of_kind
-from opera.core.intervals import EQUAL, signed
+from opera.core.figures import EQUAL, signed
 from opera.guard import choice, rule
 from opera.guard.choice import Guard, Weights, mixed_weights
 from opera.guard.rule import mean_variance

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import opera
-from opera.core.intervals import signed
+from opera.core.figures import signed
 from study import ROOT, STATIC_MODEL, STORED, OverSettings, Results, fill, need, table_lines
 from transformer import Run, load
 

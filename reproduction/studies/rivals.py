@@ -42,7 +42,7 @@ import opera
 from hybrid import KEY as HYBRID_KEY
 from hybrid import METHOD, MODELS, NEW, STEPS, TEST_SPLITS, TOKENS
 from opera.config.automatic import DEFAULTS
-from opera.core.intervals import DIFFERENCE, mean_interval, signed
+from opera.core.figures import DIFFERENCE, mean_interval, signed
 from opera.core.rng import generator
 from opera.data import Mixture, Qrels, RetrievalData
 from opera.data.splits import draw_missing_splits

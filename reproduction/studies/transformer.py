@@ -30,7 +30,7 @@ from transformers import TrainerCallback
 import dp_denoise  # noqa: F401  registers dp+denoise
 import opera
 from opera.config.recipe import make_recipe
-from opera.core.locks import sole_use
+from opera.core.cache import sole_use
 from opera.core.rng import generator
 from opera.data import Mixture, RetrievalData
 from opera.data.splits import draw_missing_splits

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.intervals import signed
+from opera.core.figures import signed
 from opera.experiments.analysis.significance import QueryValues, corrected_tests, differences
 from study import OverSettings, Results, Row, table_lines
 

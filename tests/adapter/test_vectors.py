@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import opera
-from opera.adapter.vectors import FileVectors, service_model
+from opera.adapter.model import FileVectors, service_model
 from opera.core.errors import DataError, ModelError
 from opera.data import load_data
 from opera.data.texts import TextTable

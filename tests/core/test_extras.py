@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from opera.core import extras
+from opera.core import environment
+from opera.core.environment import EXTRAS, require
 from opera.core.errors import MissingExtraError
-from opera.core.extras import EXTRAS, require
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def test_a_missing_package_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    monkeypatch.setattr(environment, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"^--this: needs the package .*: pip install "):
         require(next(iter(EXTRAS)), "--this")
 

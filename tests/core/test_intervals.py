@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from opera.core.intervals import mean_interval, mean_intervals, points
+from opera.core.figures import mean_interval, mean_intervals, points
 
 
 @pytest.mark.parametrize("count", [2, 20, 1000])

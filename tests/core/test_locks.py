@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from opera.core import locks
+from opera.core import cache
+from opera.core.cache import LOCK_FILE, refuse_in_use, sole_use
 from opera.core.errors import RunFolderError
-from opera.core.locks import LOCK_FILE, refuse_in_use, sole_use
 from processes import start
 
 HOLD = """
 import signal, sys
 from pathlib import Path
-from opera.core.locks import sole_use
+from opera.core.cache import sole_use
 with sole_use(Path(sys.argv[1]), "trains into this folder"):
     (Path(sys.argv[1]) / "held").touch()
     signal.pause()
@@ -23,7 +23,7 @@ with sole_use(Path(sys.argv[1]), "trains into this folder"):
 
 
 def test_a_held_folder_is_refused_until_its_process_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "PATIENCE", 0.0)
+    monkeypatch.setattr(cache, "PATIENCE", 0.0)
     folder, script = tmp_path / "run", tmp_path / "hold.py"
     folder.mkdir()
     message = f"process {os.getpid()} on .* trains into this folder; wait until"

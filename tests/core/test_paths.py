@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opera.core.paths import without_parents
+from opera.core.arguments import without_parents
 
 
 def test_a_folder_above_is_that_of_a_links_target(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from opera.data.id_lists import with_teacher
 from opera.data.relation import Relation
 from opera.data.spreadsheets import FORMULA as START
 from opera.data.spreadsheets import with_apostrophes, without_apostrophe_sql
-from opera.labels.review_page import write_review
+from opera.labels.review import write_review
 from opera.run_folder.folder import RunWriter
 from opera.training.export_inputs import write_table
 

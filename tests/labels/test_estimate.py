@@ -15,9 +15,9 @@ from opera.labels.estimate import (
     noise_rate,
     probability_wrong,
 )
-from opera.labels.ranks import p_values
 from opera.labels.visits import FirstVisits
 from opera.methods import METHODS, Plan
+from opera.training.loss import p_values
 from worlds import make_pairs
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from opera.core.errors import SettingError
 from opera.data.pairs import TrainingPairs
-from opera.methods.counts import bucket_of
+from opera.methods.draws import bucket_of
 from opera.methods.dynamic import (
     DynamicPruning,
     DynamicSettings,

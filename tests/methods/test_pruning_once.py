@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, PairScores, Plan
 from opera.methods.finetuning import finetuning_probabilities
-from opera.methods.selection import keep_best_pairs, keep_highest, kept_count
-from opera.methods.static import static_probabilities
+from opera.methods.static import keep_best_pairs, keep_highest, kept_count, static_probabilities
 from worlds import make, make_pairs, make_scores, mixed_pairs
 
 

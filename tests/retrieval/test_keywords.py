@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opera.data import Mixture, TextTable
-from opera.retrieval.fusion import POOL, Fusion
-from opera.retrieval.hybrid import KeywordSearch
-from opera.retrieval.keywords import KeywordIndex, reason_against
+from opera.retrieval.evaluation import KeywordSearch
+from opera.retrieval.keywords import POOL, Fusion, KeywordIndex, reason_against
 from opera.retrieval.measures import Ranking
 from tiny_world import data_from_dicts
 

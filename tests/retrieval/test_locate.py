@@ -15,7 +15,7 @@ from grids import write_unfinished_run
 from opera.core.errors import DataError
 from opera.data import Mixture, load_all
 from opera.data.names import TableSource
-from opera.identity.run import Origin
+from opera.identity import Origin
 from opera.retrieval.locate import with_run_splits
 from opera.retrieval.measures import FULL_MEASURES
 from opera.run_folder.folder import ORIGIN_FILE, Run

@@ -16,11 +16,11 @@ import opera
 from opera.core.errors import ModelError
 from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
-from opera.retrieval import nearest
+from opera.retrieval import vectors
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.measures import Ranking
-from opera.retrieval.nearest import NearestDocuments, exact_search
 from opera.retrieval.search import search_corpus
+from opera.retrieval.vectors import NearestDocuments, exact_search
 from small_runs import unit_vectors
 from tiny_world import data_from_dicts
 
@@ -70,9 +70,9 @@ def test_it_finds_what_brute_force_finds(
 ) -> None:
     queries, docs, ids, depth = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "TILE_BYTES", size)
-        patch.setattr(nearest, "QUERIES", block[0])
-        patch.setattr(nearest, "DOCUMENTS", block[1])
+        patch.setattr(vectors, "TILE_BYTES", size)
+        patch.setattr(vectors, "QUERIES", block[0])
+        patch.setattr(vectors, "DOCUMENTS", block[1])
         ranking = exact_search(queries, docs, table(ids), depth)
     assert_same(ranking, brute_force(queries, docs, ids, depth))
 
@@ -86,9 +86,9 @@ def test_distances_rank_as_brute_force_does(similarity: str, norm: int) -> None:
     scores = -np.linalg.norm(queries[:, None].astype(np.float64) - docs, norm, axis=2).astype(np.float32)
     for depth, unit, block in ((7, 16, (4, 9)), (200, 400, (256, 2048))):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(nearest, "TILE_BYTES", 12 * unit)
-            patch.setattr(nearest, "QUERIES", block[0])
-            patch.setattr(nearest, "DOCUMENTS", block[1])
+            patch.setattr(vectors, "TILE_BYTES", 12 * unit)
+            patch.setattr(vectors, "QUERIES", block[0])
+            patch.setattr(vectors, "DOCUMENTS", block[1])
             ranking = exact_search(queries, docs, table(ids), depth, similarity=similarity)
         assert_same(ranking, ranked(scores, ids, depth))
 
@@ -105,8 +105,8 @@ def test_the_way_of_gpus_finds_the_same(problem: tuple[np.ndarray, np.ndarray, l
         self._device = "cuda"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "QUERIES", 16)
-        patch.setattr(nearest, "GPU_DOCUMENTS", 50)
+        patch.setattr(vectors, "QUERIES", 16)
+        patch.setattr(vectors, "GPU_DOCUMENTS", 50)
         patch.setattr(NearestDocuments, "__init__", as_on_a_gpu)
         assert_same(exact_search(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
 

@@ -117,7 +117,7 @@ def test_a_transformer_in_half_precision_with_prompts_and_lengths(bert_model: Pa
 def test_a_folder_that_another_process_trains_into_is_refused_and_an_error_marks_the_run(
     beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opera.core.locks.PATIENCE", 0.0)
+    monkeypatch.setattr("opera.core.cache.PATIENCE", 0.0)
 
     class Broken(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, *arguments: object, **others: object) -> None:

@@ -21,9 +21,8 @@ from opera.cli.results import print_next
 from opera.cli.screen import Screen
 from opera.core.errors import DataError, SettingError
 from opera.data import Mixture
-from opera.guard.keywords import choose_keyword_weights
-from opera.guard.rule import STATIC_KEYWORD_ANCHOR, QueryKind
-from opera.retrieval.hybrid import KeywordSearch
+from opera.guard.rule import STATIC_KEYWORD_ANCHOR, QueryKind, choose_keyword_weights
+from opera.retrieval.evaluation import KeywordSearch
 from opera.retrieval.keywords import KeywordIndex
 from opera.retrieval.locate import run_keyword_index, run_keyword_weight
 from opera.run_folder.folder import Run

@@ -11,8 +11,8 @@ import pytest
 
 import opera
 from opera.core.errors import SettingError
-from opera.core.intervals import fraction_interval
-from opera.identity.run import Origin
+from opera.core.figures import fraction_interval
+from opera.identity import Origin
 from opera.run_folder.cutoffs import PRECISIONS, CutoffRecord, fit_cutoffs
 from opera.run_folder.folder import Run
 

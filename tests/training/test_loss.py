@@ -16,12 +16,11 @@ from torch import Tensor
 from distinct import known_of, pool_of
 from opera.config.training import TrainSettings
 from opera.data import load_data
-from opera.labels.ranks import p_values
 from opera.methods import METHODS, Plan
 from opera.retrieval.models import load_model
 from opera.training import loss as module
 from opera.training.build import PairDataset
-from opera.training.loss import InfoNCELoss
+from opera.training.loss import InfoNCELoss, p_values
 from opera.training.negatives import RandomNegatives
 from opera.training.sampler import DataSetSampler, Observations, Sampler
 

@@ -32,8 +32,8 @@ from opera.cli.options import (
 from opera.cli.results import print_labels, print_next
 from opera.cli.screen import Screen
 from opera.config.training import FLAGS
-from opera.core.intervals import few_queries
-from opera.core.paths import user_path
+from opera.core.arguments import user_path
+from opera.core.figures import few_queries
 from opera.core.progress import duration
 from opera.core.terminal import counted, json_text, place, say
 

@@ -21,9 +21,9 @@ from opera.cli.options import (
     show,
 )
 from opera.cli.screen import Screen
+from opera.core.arguments import expand_user
+from opera.core.figures import few_queries
 from opera.core.files import check_folder
-from opera.core.intervals import few_queries
-from opera.core.paths import expand_user
 from opera.core.terminal import counted
 from opera.deployment.record import Export, Form
 

@@ -71,7 +71,7 @@ def evaluate(
     **encoding: Any,
 ) -> None:
     """Measure a model on a split of a data set, or of the data of a run."""
-    from opera.core.measure_names import DEFAULT_MEASURES
+    from opera.core.figures import DEFAULT_MEASURES
     from opera.data import load_all
     from opera.data.loading import log_notes
     from opera.retrieval.locate import data_and_model, inputs_of
@@ -114,7 +114,7 @@ def evaluate(
 
 def _as_dict(result: Evaluation) -> dict[str, Any]:
     """The results of an evaluation, for JSON."""
-    from opera.core.intervals import mean_intervals
+    from opera.core.figures import mean_intervals
 
     return {
         "split": result.split,
@@ -129,7 +129,7 @@ def _as_dict(result: Evaluation) -> dict[str, Any]:
 
 def _print_evaluation(screen: Screen, title: str, result: Evaluation) -> None:
     """Print a row per measure, with columns for keyword search and for both together."""
-    from opera.core.intervals import few_queries, in_points, mean_intervals
+    from opera.core.figures import few_queries, in_points, mean_intervals
 
     intervals = mean_intervals(result.per_query)
     searches = (("BM25", result.bm25), ("model + BM25", result.hybrid))

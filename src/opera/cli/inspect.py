@@ -21,7 +21,7 @@ from opera.cli.options import (
 )
 from opera.cli.screen import Screen, flat
 from opera.config.arguments import ENCODING
-from opera.core.intervals import FEW_QUERIES, few_queries
+from opera.core.figures import FEW_QUERIES, few_queries
 
 if TYPE_CHECKING:
     from opera.diagnostics.inspect import Inspection

@@ -18,9 +18,8 @@ import typer
 from opera.cli.screen import Screen
 from opera.config.training import TrainSettings, flag_of
 from opera.config.yaml import parse_assignments, parse_scalar
-from opera.core.arguments import MOST_SEED
+from opera.core.arguments import MOST_SEED, expand_user, user_path
 from opera.core.errors import SettingError
-from opera.core.paths import expand_user, user_path
 from opera.core.processes import several_processes
 from opera.core.settings import leaves
 from opera.core.terminal import json_text, say, shown

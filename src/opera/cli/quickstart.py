@@ -12,9 +12,8 @@ import typer
 from opera.cli.options import JsonOption, SeedOption, interruptible, path_option, show
 from opera.cli.results import how_to_use, print_before_after, print_next
 from opera.cli.screen import Screen, flat
+from opera.core.figures import PRIMARY, in_points
 from opera.core.files import check_folder
-from opera.core.intervals import in_points
-from opera.core.measure_names import PRIMARY
 from opera.run_folder.folder import Run
 
 SHOWN = 3

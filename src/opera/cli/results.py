@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from opera.cli.screen import Screen, flat
-from opera.core.intervals import few_queries, in_points, points
-from opera.core.measure_names import PRIMARY
+from opera.core.figures import PRIMARY, few_queries, in_points, points
 from opera.run_folder.folder import Run
 
 NOISY = 0.05

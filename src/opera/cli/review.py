@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from opera.cli.options import JsonOption, OverwriteOption, parser_of, path_option, show
-from opera.core.paths import user_path
+from opera.core.arguments import user_path
 from opera.core.terminal import place
 
 

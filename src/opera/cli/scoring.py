@@ -29,9 +29,9 @@ from opera.cli.options import (
 from opera.cli.screen import Screen
 from opera.config.arguments import ENCODING
 from opera.config.negatives import MiningSettings
+from opera.core.arguments import expand_user
 from opera.core.errors import SettingError
-from opera.core.intervals import in_points
-from opera.core.paths import expand_user
+from opera.core.figures import in_points
 from opera.core.terminal import place
 
 MINING = [name for name in MiningSettings.model_fields if name != "keep"]
@@ -84,7 +84,7 @@ def score(
     With --reranker or --negatives: write a teacher's scores of training pairs and negatives, for
     opera train --teacher. A .jsonl file has FlagEmbedding's format, with pos_scores and
     neg_scores."""
-    from opera.methods.selection import CBS_POOL
+    from opera.methods.static import CBS_POOL
     from opera.training.export import score as score_pairs
 
     if cbs_pool and not cbs:

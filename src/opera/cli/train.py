@@ -38,7 +38,7 @@ from opera.cli.results import (
 from opera.cli.screen import Screen
 from opera.config.training import FLAGS
 from opera.core.errors import SettingError
-from opera.core.measure_names import PRIMARY
+from opera.core.figures import PRIMARY
 from opera.core.settings import SettingDoc
 from opera.core.terminal import say
 from opera.run_folder.folder import Run

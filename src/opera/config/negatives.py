@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from opera.core.arguments import MOST
-from opera.core.paths import expand_paths, expand_user
+from opera.core.arguments import MOST, expand_paths, expand_user
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, setting
 

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from opera.config.trainer import READ, TrainerFields
-from opera.core.arguments import MOST, MOST_SEED
+from opera.core.arguments import MOST, MOST_SEED, expand_user
 from opera.core.errors import SettingError
-from opera.core.paths import expand_user
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, resolved, setting
 

@@ -17,9 +17,9 @@ from opera.config.trainer import (
 )
 from opera.config.training import FLAGS, GROUPS, TrainSettings
 from opera.config.yaml import read_recipe
+from opera.core.arguments import expand_user, kind_of_place
+from opera.core.environment import require
 from opera.core.errors import SettingError, nearest
-from opera.core.extras import require
-from opera.core.paths import expand_user, kind_of_place
 from opera.core.registry import RECIPE_FOLDERS
 from opera.core.settings import SettingDoc, Settings, resolved, unknown_setting
 from opera.core.terminal import shortened

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, create_model
 from opera.config.yaml import parse_assignments
 from opera.core.arguments import MOST
 from opera.core.errors import SettingError, nearest
-from opera.core.measure_names import PRIMARY
+from opera.core.figures import PRIMARY
 from opera.core.settings import Settings, setting
 from opera.core.terminal import shortened, shown
 

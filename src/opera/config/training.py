@@ -11,9 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 from opera.config.negatives import LabelSettings, MixingSettings, NegativeSettings, WeightSettings
 from opera.config.optimisation import OptimisationSettings
 from opera.config.yaml import parse_assignments
-from opera.core.arguments import MOST
+from opera.core.arguments import MOST, expand_user
 from opera.core.errors import SettingError
-from opera.core.paths import expand_user
 from opera.core.settings import Settings, extra_of, resolved, setting
 
 LONGEST_PROMPT = 10_000

@@ -1,9 +1,9 @@
-"""Types: arrays of any width, and any type. Slices of rows, and rows scaled to length 1."""
+"""Types of arrays, slices of rows, rows scaled to length 1, and functions that numba compiles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,3 +35,16 @@ def normalise(rows: NDArray[np.float32]) -> IntArray:
     bad[short] = rows[short].any(axis=1)
     rows /= np.maximum(lengths, SHORTEST)
     return np.flatnonzero(bad)
+
+
+def cached_njit(**options: Any) -> Any:
+    """``njit`` with a cache on disk, or without it if numba finds no writable folder."""
+    from numba import njit  # here, since numba takes long to import
+
+    def compiled(function: Any) -> Any:
+        try:
+            return njit(cache=True, **options)(function)
+        except RuntimeError:  # no writable folder; every process compiles
+            return njit(**options)(function)
+
+    return compiled

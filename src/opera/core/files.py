@@ -22,9 +22,9 @@ from typing import Any
 import pyarrow as pa
 from safetensors import SafetensorError
 
+from opera.core.arguments import kind_of_place
 from opera.core.arrays import T
 from opera.core.errors import RunFolderError, SettingError, StorageError
-from opera.core.paths import kind_of_place
 from opera.core.terminal import place
 
 NOT_UTF8 = "not UTF-8; convert the file to UTF-8"

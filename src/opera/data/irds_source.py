@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from opera.core.environment import missing
 from opera.core.errors import DataError, nearest
-from opera.core.extras import missing
 from opera.core.progress import with_progress
 from opera.core.terminal import shortened, shown
 from opera.data.add_tables import add_tables

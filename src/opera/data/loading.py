@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from opera.core.arguments import several
+from opera.core.arguments import expand_user, several
 from opera.core.cache import cache_folder
 from opera.core.errors import DataError, SettingError
-from opera.core.paths import expand_user
 from opera.core.terminal import log, shortened
 from opera.core.terminal import place as place_of
 from opera.data.hub_source import HubName

@@ -11,9 +11,8 @@ from pathlib import Path, PurePath
 from typing import Any, Self, TypeAlias
 from urllib.parse import parse_qsl
 
-from opera.core.arguments import flag
+from opera.core.arguments import expand_user, flag
 from opera.core.errors import SettingError
-from opera.core.paths import expand_user
 from opera.core.terminal import shown
 from opera.data.columns import parse_columns
 from opera.data.text_files import checked_encoding

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from opera.core.arguments import user_path
 from opera.core.errors import DataError
 from opera.core.files import check_folder
-from opera.core.paths import user_path
 from opera.core.terminal import counted, log
 from opera.data.names import DataName, source_title
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores

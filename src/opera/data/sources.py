@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from opera.core.arguments import RUN_FILE, kind_of_place
 from opera.core.errors import DataError, SettingError
-from opera.core.paths import RUN_FILE, kind_of_place
 from opera.core.terminal import shortened, shown
 from opera.data.add_tables import add_tables
 from opera.data.columns import Columns, TableKind

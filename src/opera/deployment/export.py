@@ -18,17 +18,16 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
 from opera.config.arguments import ReadingArguments, with_group
-from opera.core.arguments import flag, texts
+from opera.core.arguments import flag, texts, user_path
+from opera.core.environment import require
 from opera.core.errors import ModelError, RunFolderError, SettingError, nearest
-from opera.core.extras import require
+from opera.core.figures import PRIMARY
 from opera.core.files import (
     check_folder,
     check_reads_stay,
     foreign_files,
     replace_folder,
 )
-from opera.core.measure_names import PRIMARY
-from opera.core.paths import user_path
 from opera.core.terminal import counted, log, place, shown
 from opera.data import Mixture, check_stays_out, files_read, load_data
 from opera.data.names import source_title, without_folders
@@ -50,7 +49,7 @@ from opera.deployment.record import (
     Form,
     write_card,
 )
-from opera.identity.run import check_keeps
+from opera.identity import check_keeps
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.locate import (
@@ -64,8 +63,7 @@ from opera.retrieval.locate import (
     run_of,
     with_run_splits,
 )
-from opera.retrieval.lora import has_lora, merged
-from opera.retrieval.models import is_static, load_model, parameter_count
+from opera.retrieval.models import has_lora, is_static, load_model, merged, parameter_count
 from opera.retrieval.prompts import set_prompts, with_data_prompt
 from opera.run_folder.folder import MODEL_FILES, ORIGIN_FILE
 from opera.run_folder.summary import Change

@@ -11,12 +11,11 @@ from typing import Any
 from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.errors import LocalTokenNotFoundError
 
-from opera.core.arguments import flag, text, texts
+from opera.core.arguments import expand_user, flag, text, texts
 from opera.core.errors import ModelError, OperaError, SettingError, StorageError
 from opera.core.files import foreign_files, read_text
-from opera.core.paths import expand_user
 from opera.core.terminal import counted, first_line_of, log, place, shortened, shown
-from opera.identity.run import check_keeps
+from opera.identity import check_keeps
 from opera.retrieval.locate import locate_model
 from opera.run.model_card import EXAMPLE_FOLDER, HUB_ID, is_local_path
 from opera.run_folder.folder import CARD_FILE, MODEL_FILES, ORIGIN_FILE

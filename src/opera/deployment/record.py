@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from opera.core.figures import PRIMARY, in_points
 from opera.core.files import read_text
-from opera.core.intervals import in_points
-from opera.core.measure_names import PRIMARY
 from opera.core.terminal import counted
 from opera.run_folder.folder import CARD_FILE
 from opera.run_folder.summary import Change

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData, TextTable
-from opera.retrieval.nearest import exact_search
-from opera.retrieval.vectors import Vectors
+from opera.retrieval.vectors import Vectors, exact_search
 
 MAX_CHECKED = 10_000
 NEIGHBOURS = 5

@@ -25,7 +25,7 @@ from opera.data.retrieval_data import counts_in_words
 from opera.data.splits import known_fraction
 from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, find_leak
 from opera.labels.estimate import noise_interval, noise_rate
-from opera.methods.selection import CBS_POOL
+from opera.methods.static import CBS_POOL
 from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
 from opera.retrieval.locate import (
     Model,

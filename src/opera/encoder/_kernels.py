@@ -16,7 +16,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
-from opera.core.compiled import cached_njit
+from opera.core.arrays import cached_njit
 
 if numba.config.THREADING_LAYER_PRIORITY[0] == "tbb":  # numba's default, not a user's choice
     # torch uses OpenMP; numba then shares its threads.

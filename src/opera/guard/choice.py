@@ -24,22 +24,22 @@ from opera.guard.dev_corpus import (
     dev_corpus,
     evaluate_dev,
 )
-from opera.guard.keywords import choose_keyword_weights, rows_of_sets
 from opera.guard.rule import (
     QueryKind,
     anchors_of,
+    choose_keyword_weights,
     choose_mixing_weight,
     cross_fitted,
     guarded_measure,
     keyword_anchors_of,
     mean_variance,
     mixing_weights_to_try,
+    rows_of_sets,
     verdict_of,
 )
 from opera.retrieval.encoder import EmbeddingParts
-from opera.retrieval.evaluation import Evaluation
-from opera.retrieval.fusion import POOL
-from opera.retrieval.hybrid import KeywordSearch
+from opera.retrieval.evaluation import Evaluation, KeywordSearch
+from opera.retrieval.keywords import POOL
 from opera.retrieval.measures import parse_measures
 from opera.run_folder.record import CurvePoint, GuardRecord, KeywordsRecord, SecondTraining
 from opera.training.prepare import Prepared, encoder_of

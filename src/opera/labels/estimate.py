@@ -20,7 +20,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import expit, logit, stdtrit
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
-from opera.core.intervals import LEVEL, fraction_interval
+from opera.core.figures import LEVEL, fraction_interval
 from opera.data.pairs import TrainingPairs
 from opera.labels.visits import FirstVisits
 

@@ -16,12 +16,16 @@ from opera.core.rng import generator
 from opera.core.settings import Settings, setting
 from opera.data.pairs import TrainingPairs
 from opera.methods.base import Draw, Method, PairScores, Probabilities
-from opera.methods.counts import NOTHING, Counts, TopK, bucket_of, upper_edge
 from opera.methods.draws import (
+    NOTHING,
+    Counts,
     ShuffledPasses,
+    TopK,
+    bucket_of,
     draw_documents,
     draw_pool,
     draw_weighted_documents,
+    upper_edge,
 )
 from opera.methods.finetuning import uniform_documents, uniform_queries
 

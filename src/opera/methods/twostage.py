@@ -9,7 +9,7 @@ import numpy as np
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.methods.base import Draw, PairScores, Probabilities
 from opera.methods.dynamic import DynamicPruning, DynamicSettings
-from opera.methods.selection import PruningMethod, SelectionSettings, kept_count
+from opera.methods.static import PruningMethod, SelectionSettings, kept_count
 
 
 class TwoStageSettings(SelectionSettings, DynamicSettings):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
+from opera.core.arguments import expand_user
+from opera.core.environment import missing
 from opera.core.errors import DataError, InputError, ModelError, SettingError
-from opera.core.extras import missing
-from opera.core.paths import expand_user
 from opera.core.terminal import log
 from opera.data import Mixture, RetrievalData, Source, files_read, load_all
 from opera.data.grades import with_relevant_grade
@@ -20,7 +20,7 @@ from opera.data.loading import load_stored
 from opera.data.names import MEMORY, source_title, with_paths
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
-from opera.identity.run import Origin
+from opera.identity import Origin
 from opera.run_folder.folder import (
     ADAPTER_FILE,
     KEYWORDS_FOLDER,

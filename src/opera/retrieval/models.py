@@ -1,9 +1,10 @@
-"""Load a SentenceTransformer, and configure it."""
+"""Load a SentenceTransformer, and configure it. LoRA through peft: add, merge or save matrices."""
 
 from __future__ import annotations
 
 import copy
 import logging
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -13,13 +14,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model import BaseModel
+from torch import nn
 from transformers import PreTrainedModel
 
 from opera.config.automatic import ModelKind
+from opera.config.training import LoraOptions
 from opera.core.errors import ModelError, SettingError, is_out_of_memory
-from opera.core.terminal import first_line_of, shown
+from opera.core.terminal import first_line_of, shortened, shown
 from opera.retrieval.locate import MINILM, Model, is_loaded, locate_model
 from opera.retrieval.prompts import LENGTH_SETTINGS, check_pooling
 from opera.retrieval.trust import SAFE_LOADING, check_loaded, check_model_folder, download_model
@@ -321,3 +325,99 @@ def load_safely(
             f"{located}: cannot be loaded as a {KINDS[kind.__name__]}: {first_line_of(error)}{hint}"
         ) from error
     return model
+
+
+TRAINED_FILE = "trained.safetensors"
+"""All trainable parameters, in a checkpoint."""
+NAME = "default"
+"""peft's name for the matrices."""
+
+
+def add_lora(model: SentenceTransformer, options: LoraOptions, seed: int, source: str) -> None:
+    """Freeze the transformer of a model and add trainable matrices, without a change of embeddings.
+
+    The seed initialises the matrices A; B starts as 0. ``source`` is the model's name as the user
+    gave it; peft saves it with the matrices.
+
+    Raises:
+        SettingError: if the model has no transformer or lacks the target layers.
+    """
+    from peft import LoraConfig, TaskType
+
+    if getattr(model[0], "auto_model", None) is None:
+        raise SettingError(
+            "lora: adds matrices to the layers of a transformer, but "
+            f"{type(model[0]).__name__} is not a transformer; leave the setting out"
+        )
+    config = LoraConfig(
+        task_type=TaskType.FEATURE_EXTRACTION,
+        base_model_name_or_path=source,
+        r=options.r,
+        lora_alpha=options.scale,  # type: ignore[arg-type]
+        lora_dropout=options.dropout,
+        target_modules=options.targets,
+    )
+    was_training = model.training
+    with torch.random.fork_rng():  # peft uses the global random state
+        try:
+            model.add_adapter(config, NAME)
+        except ValueError as error:
+            raise SettingError(f"lora: {shortened(' '.join(str(error).split()), 200)}") from None
+    generator = torch.Generator().manual_seed(seed)
+    for name, part in model.named_parameters():
+        if "lora_" in name and part.any():  # the distribution that peft uses
+            values = nn.init.kaiming_uniform_(
+                torch.empty(part.shape), a=math.sqrt(5), generator=generator
+            )
+            part.data.copy_(values)
+    model.to(model.device).train(was_training)
+
+
+def has_lora(model: SentenceTransformer) -> bool:
+    """Whether a model has LoRA matrices."""
+    return bool(_layers(model))
+
+
+def lora_parameters(model: SentenceTransformer) -> int:
+    """Count the parameters of the LoRA matrices."""
+    return sum(part.numel() for name, part in model.named_parameters() if "lora_" in name)
+
+
+@contextmanager
+def merged(model: SentenceTransformer) -> Iterator[None]:
+    """Inside the block, the model is plain: W + alpha/r · B A replaces W and the matrices."""
+    layers, transformer = _layers(model), model[0].auto_model
+    weights = {name: layer.get_base_layer().weight.data for name, layer in layers.items()}
+    configs = transformer.__dict__.pop("peft_config")
+    transformer._hf_peft_config_loaded = False
+    for name, layer in layers.items():
+        base = layer.get_base_layer()
+        base.weight.data = weights[name] + layer.get_delta_weight(NAME).to(weights[name].dtype)
+        model.set_submodule(name, base)
+    try:
+        yield
+    finally:
+        for name, layer in layers.items():
+            layer.get_base_layer().weight.data = weights[name]
+            model.set_submodule(name, layer)
+        transformer._hf_peft_config_loaded, transformer.peft_config = True, configs
+
+
+def save_trained(model: SentenceTransformer, folder: Path) -> None:
+    """Write all trainable parameters to a checkpoint."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = {
+        name: part.detach().contiguous()
+        for name, part in model.named_parameters()
+        if part.requires_grad
+    }
+    save_file(parts, folder / TRAINED_FILE)
+
+
+def load_trained(model: SentenceTransformer, folder: Path) -> None:
+    """Read the parameters that :func:`save_trained` wrote."""
+    model.load_state_dict(load_file(folder / TRAINED_FILE), strict=False)
+
+
+def _layers(model: SentenceTransformer) -> dict[str, Any]:
+    return {name: module for name, module in model.named_modules() if hasattr(module, "lora_A")}

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder
 
 from opera.config.training import EncodingSettings
-from opera.core.arguments import whole_number
+from opera.core.arguments import expand_user, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import ModelError, TrainingError, is_out_of_memory
-from opera.core.paths import expand_user
 from opera.core.processes import process_index
 from opera.core.progress import progress
 from opera.core.terminal import shown

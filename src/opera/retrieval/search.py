@@ -20,8 +20,7 @@ from opera.data.loading import named_source
 from opera.data.rules import check_string
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, cached_arrays, open_encoder, rows_digest
-from opera.retrieval.fusion import POOL, Fusion
-from opera.retrieval.keywords import KeywordIndex
+from opera.retrieval.keywords import POOL, Fusion, KeywordIndex
 from opera.retrieval.locate import (
     Model,
     data_and_model,
@@ -32,8 +31,8 @@ from opera.retrieval.locate import (
     run_keyword_weight,
 )
 from opera.retrieval.measures import Ranking
-from opera.retrieval.nearest import NearestDocuments, exact_search, first_dimensions, tiles
 from opera.retrieval.prompts import with_data_prompt
+from opera.retrieval.vectors import NearestDocuments, exact_search, first_dimensions, tiles
 
 UNIT = 16_384
 """A process searches a multiple of this number of documents."""

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from opera.config.recipe import Recipe, make_recipe
 from opera.config.training import reads_lists
-from opera.core.arguments import flag
+from opera.core.arguments import flag, user_path, without_parents
 from opera.core.errors import SettingError
-from opera.core.paths import user_path, without_parents
 from opera.data import Mixture, check_stays_out, load_all
 from opera.data.loading import additional_sources, named_source
 from opera.retrieval.locate import Model, checked_model, inputs_of

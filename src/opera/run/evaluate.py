@@ -12,7 +12,7 @@ from opera.config.arguments import ModelArguments, reading_of, with_group
 from opera.config.training import EncodingSettings
 from opera.core.arguments import text
 from opera.core.errors import DataError, SettingError
-from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY
+from opera.core.figures import DEFAULT_MEASURES, PRIMARY
 from opera.core.terminal import counted, log
 from opera.data import Mixture, load_all
 from opera.data.grades import with_relevant_grade
@@ -20,12 +20,10 @@ from opera.data.identity import log_copies
 from opera.data.loading import named_source
 from opera.data.splits import copy_splits, draw_missing_splits
 from opera.data.texts import CorpusText
-from opera.guard.keywords import choose_keyword_weights
-from opera.guard.rule import QueryKind, keyword_anchors_of
+from opera.guard.rule import QueryKind, choose_keyword_weights, keyword_anchors_of
 from opera.retrieval.encoder import Encoder, open_encoder
-from opera.retrieval.evaluation import Evaluation, evaluate_encoder
-from opera.retrieval.fusion import POOL
-from opera.retrieval.hybrid import KeywordSearch, evaluate_hybrid
+from opera.retrieval.evaluation import Evaluation, KeywordSearch, evaluate_encoder, evaluate_hybrid
+from opera.retrieval.keywords import POOL
 from opera.retrieval.locate import (
     Model,
     data_and_model,

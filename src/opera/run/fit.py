@@ -13,11 +13,11 @@ from opera.data import Mixture
 from opera.data.identity import text_keys
 from opera.labels.review import visit_columns
 from opera.methods import Method
+from opera.retrieval.device import refuse_differences
 from opera.run.session import Session
 from opera.run_folder.folder import RunWriter
 from opera.run_folder.record import NegativesRecord
 from opera.training.build import TrainingSet, build_training_set
-from opera.training.distributed import refuse_differences
 from opera.training.sampler import Sampler
 from opera.training.trainer import Fit, make_sampler, train
 

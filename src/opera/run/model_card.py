@@ -17,9 +17,8 @@ from huggingface_hub import EvalResult, ModelCardData
 from ruamel.yaml import YAML
 
 from opera.config.recipe import make_recipe
+from opera.core.figures import DEFAULT_MEASURES, few_queries, hub_key, in_points
 from opera.core.files import replace_file
-from opera.core.intervals import few_queries, in_points
-from opera.core.measure_names import DEFAULT_MEASURES, hub_key
 from opera.core.terminal import counted
 from opera.data.names import DataName, command_words, source_title, without_folders
 from opera.data.retrieval_data import counts_in_words

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from opera.config.recipe import make_recipe
+from opera.core.arguments import user_path
+from opera.core.cache import refuse_in_use, sole_use
 from opera.core.errors import RunFolderError
 from opera.core.files import foreign_files, replace_folder
-from opera.core.locks import refuse_in_use, sole_use
-from opera.core.paths import user_path
 from opera.core.terminal import log
 from opera.data import load_data, load_python
 from opera.methods import AUTO

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
-from opera.core.measure_names import PRIMARY
+from opera.core.figures import PRIMARY
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.pairs import pair_keys

@@ -15,8 +15,8 @@ from typing import Any
 from transformers import TrainerCallback
 
 from opera.config.training import FILES, TrainSettings
+from opera.core.arguments import absolute_path
 from opera.core.errors import TrainingError, is_out_of_memory
-from opera.core.paths import absolute_path
 from opera.core.terminal import log
 from opera.data.names import source_title, with_paths
 from opera.retrieval.device import describe_device

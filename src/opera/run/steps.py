@@ -11,23 +11,24 @@ from typing import Any
 from accelerate import PartialState
 from transformers import TrainerCallback
 
+from opera.core.cache import sole_use
 from opera.core.errors import OperaError, StorageError, TrainingError
+from opera.core.figures import PRIMARY
 from opera.core.files import remove
-from opera.core.locks import sole_use
-from opera.core.measure_names import PRIMARY
 from opera.core.processes import everywhere
 from opera.core.terminal import counted, log
 from opera.guard.choice import Guard, Weights, log_mean, mixed_weights
-from opera.identity.run import refuse_other_run
+from opera.identity import refuse_other_run
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import (
     Evaluation,
+    KeywordSearch,
     evaluate_encoder,
+    evaluate_hybrid,
     query_difficulty,
     relevant_columns,
 )
-from opera.retrieval.hybrid import KeywordSearch, evaluate_hybrid
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, reads_vectors
 from opera.run.announce import announce

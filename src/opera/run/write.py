@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from opera.core.measure_names import column
+from opera.core.figures import column
 from opera.core.terminal import log
 from opera.guard.rule import guarded_measure
-from opera.identity.run import Origin
+from opera.identity import Origin
 from opera.labels.review import counts_of, suspicious_columns
 from opera.retrieval.evaluation import Evaluation
 from opera.run.fit import pair_columns

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.intervals import TAIL, fraction_interval
+from opera.core.figures import TAIL, fraction_interval
 from opera.run_folder.reading import RecordPart
 
 PRECISIONS = (0.7, 0.8, 0.9)

@@ -38,9 +38,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
+from opera.core.arguments import RUN_FILE, user_path
 from opera.core.errors import RunFolderError
 from opera.core.files import is_page, replace_file, replace_folder, write_parquet, writing
-from opera.core.paths import RUN_FILE, user_path
 from opera.core.terminal import counted, log
 from opera.data.spreadsheets import with_apostrophes
 from opera.run_folder.notebook import run_html

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from opera.core.arguments import RUN_FILE
+from opera.core.cache import LOCK_FILE, sole_use
 from opera.core.errors import RunFolderError
 from opera.core.files import (
     check_folder,
@@ -24,8 +26,6 @@ from opera.core.files import (
     remove,
     writing,
 )
-from opera.core.locks import LOCK_FILE, sole_use
-from opera.core.paths import RUN_FILE
 from opera.core.terminal import place
 from opera.run_folder.folder import (
     CHECKPOINTS_FOLDER,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from opera.core.intervals import in_points
-from opera.core.measure_names import DEFAULT_MEASURES
+from opera.core.figures import DEFAULT_MEASURES, in_points
 from opera.run_folder.summary import RunSummary
 from opera.run_folder.verdict import headlines, labels_sentence
 

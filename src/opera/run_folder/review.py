@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opera.core.arguments import whole_number
+from opera.core.arguments import user_path, whole_number
 from opera.core.errors import SettingError
 from opera.core.files import check_output
-from opera.core.paths import user_path
 from opera.data.names import source_title
-from opera.labels.review_page import SUFFIXES, chosen_items, write_review
+from opera.labels.review import SUFFIXES, chosen_items, write_review
 from opera.run_folder.folder import REVIEW_FILE, TEST_REVIEW_FILE, Run
 
 ITEMS = 200

@@ -15,8 +15,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.core.intervals import DIFFERENCE, LEAST_QUERIES, OF_ONE_QUERY, mean_interval, points
-from opera.core.measure_names import PRIMARY, column
+from opera.core.figures import (
+    DIFFERENCE,
+    LEAST_QUERIES,
+    OF_ONE_QUERY,
+    PRIMARY,
+    column,
+    mean_interval,
+    points,
+)
 from opera.data.names import command_words
 from opera.run_folder.record import GuardRecord, RunRecord
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from opera.core.intervals import FEW_QUERIES, LEAST_QUERIES, in_points, points
-from opera.core.measure_names import PRIMARY
+from opera.core.figures import FEW_QUERIES, LEAST_QUERIES, PRIMARY, in_points, points
 from opera.core.terminal import counted
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord
 from opera.run_folder.summary import RunSummary, verdict_of

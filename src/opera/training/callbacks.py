@@ -18,14 +18,13 @@ from transformers.integrations import get_reporting_integration_callbacks
 
 from opera.core.arguments import several
 from opera.core.errors import SettingError
+from opera.core.figures import in_points, trainer_key
 from opera.core.files import finish_folder, remove, replace_file, write_arrays, writing
-from opera.core.intervals import in_points
-from opera.core.measure_names import trainer_key
 from opera.core.progress import progress
 from opera.core.terminal import error_summary, log, shown
+from opera.retrieval.device import gather_values
 from opera.run_folder.folder import COMPLETE_FILE, SAMPLER_FILE, RunWriter, checkpoint_folders
 from opera.run_folder.reading import read_arrays
-from opera.training.distributed import gather_values
 from opera.training.sampler import Sampler
 
 PREFIX = "opera/"

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import pyarrow as pa
 from markdown_it import MarkdownIt
 
-from opera.core.arguments import flag
+from opera.core.arguments import expand_user, flag
 from opera.core.errors import DataError, SettingError
-from opera.core.paths import expand_user
 from opera.core.terminal import log
 from opera.data.add_tables import read_documents
 from opera.data.columns import Columns, parse_columns

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import pyarrow as pa
 
 from opera.config.negatives import MiningSettings
-from opera.core.arguments import flag, whole_number
+from opera.core.arguments import expand_user, flag, user_path, whole_number
 from opera.core.errors import SettingError
 from opera.core.files import check_output, replace_file, write_parquet
-from opera.core.paths import expand_user, user_path
 from opera.data import Source, check_stays_out
 from opera.data.spreadsheets import with_apostrophes
 from opera.retrieval.locate import Model, checked_model

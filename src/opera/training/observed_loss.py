@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from opera.core.errors import SettingError, TrainingError
 from opera.core.processes import process_count, process_index
 from opera.core.terminal import counted, shown
-from opera.labels.ranks import p_values
-from opera.training.distributed import gather_columns, gather_embeddings, gather_values
-from opera.training.loss import at_least_float32, bare_model, info_nce_losses
+from opera.retrieval.device import gather_columns, gather_embeddings, gather_values
+from opera.training.loss import at_least_float32, bare_model, info_nce_losses, p_values
 from opera.training.pair_rows import PairRows, rows_of
 from opera.training.sampler import Observations
 

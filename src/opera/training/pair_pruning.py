@@ -20,20 +20,19 @@ from torch.utils.data import RandomSampler
 from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
-from opera.core.arguments import flag, number, text, whole_number
+from opera.core.arguments import flag, number, text, user_path, whole_number
 from opera.core.errors import ModelError, RunFolderError, SettingError, TrainingError
 from opera.core.files import check_output, is_page
-from opera.core.paths import user_path
 from opera.core.processes import process_count, process_index
 from opera.core.terminal import log, shown
 from opera.labels.estimate import NoisyLabels
-from opera.labels.review_page import SUFFIXES, chosen_items, write_review
+from opera.labels.review import SUFFIXES, chosen_items, write_review
 from opera.labels.visits import FirstVisits
 from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
+from opera.retrieval.device import refuse_differences
 from opera.run_folder.folder import SAMPLER_FILE
 from opera.training.callbacks import SamplerCallback, read_state
 from opera.training.distinct_batches import DistinctSampler
-from opera.training.distributed import refuse_differences
 from opera.training.documents import DocumentPool
 from opera.training.observed_loss import ObservedLoss, temperature_of
 from opera.training.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all, with_list_prompts

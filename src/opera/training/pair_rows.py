@@ -32,13 +32,13 @@ from opera.core.terminal import counted, log, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs, pair_keys
 from opera.labels.estimate import NoisyLabels, estimate
-from opera.labels.ranks import not_comparable
 from opera.labels.review import Item, Labelled, training_items
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import with_separate_settings
 from opera.retrieval.prompts import Role
 from opera.retrieval.vectors import Vectors
 from opera.training.documents import KnownPositives
+from opera.training.loss import not_comparable
 from opera.training.sampler import Batch, Observations, Sampler
 
 LABEL_COLUMNS = ("label", "labels", "score", "scores")

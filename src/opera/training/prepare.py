@@ -12,23 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from opera.adapter.model import adapter_model, encode_all, save_adapted
-from opera.adapter.vectors import service_model
+from opera.adapter.model import adapter_model, encode_all, save_adapted, service_model
 from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import EncodingSettings, LoraOptions, TrainSettings
 from opera.core.errors import ModelError, SettingError
 from opera.data import Mixture, RetrievalData
-from opera.identity.run import run_identity
+from opera.identity import run_identity
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import EmbeddingParts, Encoder
 from opera.retrieval.locate import Model, is_loaded, locate_model, model_title, origin_of
-from opera.retrieval.lora import add_lora, has_lora, lora_parameters, merged
 from opera.retrieval.models import (
+    add_lora,
     checkpoint_gradients,
+    has_lora,
     is_static,
     lengths_of,
     load_model,
+    lora_parameters,
+    merged,
     model_kind,
     parameter_count,
     quiet_libraries,

@@ -27,8 +27,8 @@ from opera.config.optimisation import LOSSES
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError, TrainingError
+from opera.core.figures import trainer_key
 from opera.core.files import storage_error, writing
-from opera.core.measure_names import trainer_key
 from opera.core.processes import from_main, process_count, process_index
 from opera.core.settings import resolved
 from opera.core.terminal import log
@@ -37,8 +37,15 @@ from opera.labels.estimate import NoisyLabels, estimate
 from opera.labels.visits import FirstVisits
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.evaluation import evaluate_encoder
-from opera.retrieval.lora import has_lora, load_trained, save_trained
-from opera.retrieval.models import freeze_unused_parameters, is_static, loading_model, reads_vectors
+from opera.retrieval.models import (
+    freeze_unused_parameters,
+    has_lora,
+    is_static,
+    load_trained,
+    loading_model,
+    reads_vectors,
+    save_trained,
+)
 from opera.retrieval.prompts import prompt_for
 from opera.retrieval.trust import check_model_folder
 from opera.run_folder.folder import SAMPLER_FILE, Run, RunWriter

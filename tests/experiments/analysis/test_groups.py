@@ -12,7 +12,7 @@ import pytest
 
 from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.core.errors import RunFolderError, SettingError
-from opera.core.measure_names import PRIMARY, RECALL
+from opera.core.figures import PRIMARY, RECALL
 from opera.experiments.analysis import analyse_runs
 from opera.run_folder.verdict import dev_sentence
 

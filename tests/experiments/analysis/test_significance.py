@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
 from grids import N_QUERIES, RunsFolder, around
-from opera.core.measure_names import PRIMARY
+from opera.core.figures import PRIMARY
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.analysis.results import average_ranks
 from opera.experiments.analysis.significance import LEVEL, corrected_tests, differences, holm, query_values

@@ -12,7 +12,7 @@ import pytest
 from grids import N_QUERIES, RunsFolder, around
 from opera.cli.compare import print_results
 from opera.cli.screen import Screen
-from opera.core.measure_names import PRIMARY
+from opera.core.figures import PRIMARY
 from opera.experiments.analysis import (
     Comparison,
     PairedTest,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from grids import ONE, finish_planned, planned
+from opera.core.cache import sole_use
 from opera.core.errors import RunFolderError
-from opera.core.locks import sole_use
 from opera.experiments.grid.compare import prepare_grid
 from opera.experiments.grid.run import Grid, train_grid
 from opera.run_folder.folder import Run
@@ -39,7 +39,7 @@ def test_a_run_is_no_place_for_a_grid(trained: Run, beir: Path, static_model: Pa
 
 
 def test_one_process_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opera.core.locks.PATIENCE", 0.0)
+    monkeypatch.setattr("opera.core.cache.PATIENCE", 0.0)
     grid = Grid(tmp_path, "model", planned(tmp_path))
     with sole_use(tmp_path, "runs this grid"), pytest.raises(RunFolderError, match="runs this grid; wait until"):
         train_grid(grid)

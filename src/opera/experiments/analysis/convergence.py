@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opera.core.intervals import in_points
-from opera.core.measure_names import PRIMARY
+from opera.core.figures import PRIMARY, in_points
 from opera.experiments.analysis.results import Comparison
 
 

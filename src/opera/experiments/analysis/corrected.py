@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from opera.core.errors import DataError
-from opera.core.measure_names import PRIMARY, column
+from opera.core.figures import PRIMARY, column
 from opera.core.terminal import counted
 from opera.data import Mixture, RetrievalData
 from opera.data.decisions import Decisions, read_decisions

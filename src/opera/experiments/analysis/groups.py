@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from opera.config.training import EncodingSettings, TrainSettings
+from opera.core.arguments import RUN_FILE
 from opera.core.errors import RunFolderError
-from opera.core.intervals import in_points
-from opera.core.measure_names import DEFAULT_MEASURES
-from opera.core.paths import RUN_FILE
+from opera.core.figures import DEFAULT_MEASURES, in_points
 from opera.data.names import DataName, TableSource, source_name, source_title
 from opera.methods import METHODS
 from opera.run_folder.folder import Run, run_in

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.core.errors import SettingError
-from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY, RECALL
+from opera.core.figures import DEFAULT_MEASURES, PRIMARY, RECALL
 from opera.core.terminal import counted, shortened
 from opera.data.mixture import STRICT_UTF8, ListOptions
 from opera.data.names import DataName

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import ttest_1samp
 
-from opera.core.intervals import DIFFERENCE, EQUAL, equal_values_p, mean_interval, points
-from opera.core.measure_names import column
+from opera.core.figures import DIFFERENCE, EQUAL, column, equal_values_p, mean_interval, points
 from opera.experiments.analysis.groups import Group
 
 LEVEL = 0.05

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from opera.core.intervals import in_points, points
-from opera.core.measure_names import PRIMARY
+from opera.core.figures import PRIMARY, in_points, points
 from opera.core.terminal import counted
 from opera.experiments.analysis.results import BASE, ResultsTable
 from opera.experiments.analysis.significance import PairedTest

@@ -9,11 +9,10 @@ from typing import Any, cast
 
 from opera.config.recipe import make_recipe, with_full_names
 from opera.config.training import EncodingSettings, reads_lists
-from opera.core.arguments import text, whole_number
+from opera.core.arguments import RUN_FILE, expand_user, text, user_path, whole_number
+from opera.core.cache import LOCK_FILE
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder
-from opera.core.locks import LOCK_FILE
-from opera.core.paths import RUN_FILE, expand_user, user_path
 from opera.data import Mixture, check_stays_out, load_all
 from opera.data.identity import log_copies
 from opera.data.loading import (
@@ -25,7 +24,7 @@ from opera.data.names import DataName, TableSource
 from opera.experiments.analysis import Comparison, analyse_runs, find_runs, group_runs
 from opera.experiments.grid.plan import PlannedRun, canonical_label, plan_grid
 from opera.experiments.grid.run import Grid, train_grid
-from opera.identity.run import refuse_other_run, run_identity
+from opera.identity import refuse_other_run, run_identity
 from opera.retrieval.locate import is_loaded, locate_model
 from opera.retrieval.measures import parse_measures
 from opera.retrieval.prompts import ROLES, prompts_in_folder, warn_of_missing_prompts

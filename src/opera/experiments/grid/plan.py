@@ -22,9 +22,8 @@ from typing import Any
 from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
-from opera.core.arguments import plain, several, text
+from opera.core.arguments import plain, several, text, without_parents
 from opera.core.errors import SettingError
-from opera.core.paths import without_parents
 from opera.core.terminal import shortened
 from opera.data.names import DataName, TableSource, source_name, with_paths
 from opera.experiments.analysis import short_name

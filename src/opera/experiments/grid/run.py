@@ -21,10 +21,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from opera.core.cache import sole_use
 from opera.core.environment import threads_are_given, usable_cores
-from opera.core.intervals import in_points
-from opera.core.locks import sole_use
-from opera.core.measure_names import PRIMARY
+from opera.core.figures import PRIMARY, in_points
 from opera.core.processes import signals_as_interrupt
 from opera.core.progress import duration
 from opera.core.terminal import counted, say

@@ -11,8 +11,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from opera.core.intervals import EQUAL, points
-from opera.core.measure_names import PRIMARY, RECALL, column
+from opera.core.figures import EQUAL, PRIMARY, RECALL, column, points
 from opera.core.terminal import shortened
 from opera.experiments.analysis import (
     BASE,

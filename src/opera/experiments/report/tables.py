@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from opera.core.intervals import in_points, points
-from opera.core.measure_names import DEFAULT_MEASURES, PRIMARY, RECALL
+from opera.core.figures import DEFAULT_MEASURES, PRIMARY, RECALL, in_points, points
 from opera.core.terminal import counted
 from opera.experiments.analysis import (
     BASE,

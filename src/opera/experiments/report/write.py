@@ -11,10 +11,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from opera.core.arguments import flag, text
+from opera.core.arguments import expand_paths, flag, text, user_path
+from opera.core.figures import PRIMARY
 from opera.core.files import check_output, replace_file
-from opera.core.measure_names import PRIMARY
-from opera.core.paths import expand_paths, user_path
 from opera.data.mixture import ListOptions
 from opera.experiments.analysis import (
     Comparison,

@@ -1,4 +1,4 @@
-"""The 95% interval of a mean over queries, warnings about few queries, and points as text."""
+"""The measures that OPERA reports: their names, their 95% intervals, and points as text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+PRIMARY = "nDCG@10"
+"""The measure that chooses and compares models, unless ``metric_for_best_model`` is set."""
+RECALL = "R@20"
+DEFAULT_MEASURES = (PRIMARY, RECALL, "RR@10", "Success@10")
 LEVEL = 0.95
 TAIL = (1 - LEVEL) / 2
 """The probability that a value lies above, or below, its 95% interval."""
@@ -109,3 +113,18 @@ def signed(value: float, digits: int = 1) -> str:
     """
     text = f"{value:+.{digits}f}"
     return text[1:] if float(text) == 0 else text.replace("-", "−")
+
+
+def column(model: str, measure: str) -> str:
+    """Return the name of a column of ``per_query.parquet``: ``base nDCG@10``."""
+    return f"{model} {measure}"
+
+
+def trainer_key(measure: str) -> str:
+    """Return the name of a dev measure in the trainer's logs: ``eval_nDCG@10``."""
+    return f"eval_{measure}"
+
+
+def hub_key(measure: str) -> str:
+    """Return the name of a measure in a model card of the hub: ``ndcg_at_10``."""
+    return measure.lower().replace("@", "_at_")
