@@ -24,8 +24,8 @@ from opera.config.recipe import make_recipe
 from opera.data import load_all, load_data
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import is_static
-from opera.run.fit import fit
 from opera.run.session import Session, new_record
+from opera.run.steps import fit
 from opera.run_folder.folder import RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import Prepared, load_and_check

@@ -21,8 +21,8 @@ import opera_paper
 import opera_paper.extension  # registers the recipes
 from documents import ROOT, find, parse
 from opera.config.automatic import Situation, resolve
+from opera.config.optimisation import is_trainer_field
 from opera.config.recipe import make_recipe, recipe, recipes_by_name
-from opera.config.trainer import is_trainer_field
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError

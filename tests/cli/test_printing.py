@@ -14,7 +14,7 @@ import opera
 from grids import RunsFolder, around
 from opera.cli.compare import print_results
 from opera.cli.inspect import dp_advice, print_inspection
-from opera.cli.screen import Screen
+from opera.cli.options import Screen
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.analysis.verdict import conclusion, title
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from documents import ROOT
-from opera.config.trainer import READ, as_fields, is_trainer_field
+from opera.config.optimisation import READ, as_fields, is_trainer_field
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import opera
+from opera.config.arguments import write_table
 from opera.data import Mixture
 from opera.data.decisions import read_decisions
 from opera.data.id_lists import with_teacher
@@ -20,7 +21,6 @@ from opera.data.spreadsheets import FORMULA as START
 from opera.data.spreadsheets import with_apostrophes, without_apostrophe_sql
 from opera.labels.review import write_review
 from opera.run_folder.folder import RunWriter
-from opera.training.export_inputs import write_table
 
 DANGEROUS = ("=", "+", "-", "@", "\t", "\r", "\n")
 FORMULA = '=HYPERLINK("http://x.org/?"&A1)'

@@ -17,8 +17,8 @@ import pytest
 import opera
 from commands import opera_here
 from grids import guard_record, write_unfinished_run
-from opera.cli.results import print_next
-from opera.cli.screen import Screen
+from opera.cli.options import Screen
+from opera.cli.train import print_next
 from opera.core.errors import DataError, SettingError
 from opera.data import Mixture
 from opera.guard.rule import STATIC_KEYWORD_ANCHOR, QueryKind, choose_keyword_weights
@@ -27,8 +27,7 @@ from opera.retrieval.keywords import KeywordIndex
 from opera.retrieval.locate import run_keyword_index, run_keyword_weight
 from opera.run_folder.folder import Run
 from opera.run_folder.record import KeywordsRecord
-from opera.run_folder.summary import RunSummary
-from opera.run_folder.verdict import headlines
+from opera.run_folder.summary import RunSummary, headlines
 from small_runs import FAST
 from tiny_world import write_beir
 

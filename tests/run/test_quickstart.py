@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 import opera.run.quickstart as q
 from grids import write_unfinished_run
 from opera.cli import app
-from opera.cli.quickstart import print_quickstart
-from opera.cli.screen import Screen
+from opera.cli.options import Screen
+from opera.cli.train import print_quickstart
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.files import unfinished
 from opera.data import load_data

@@ -8,8 +8,7 @@ import pytest
 
 from grids import guard_record
 from opera.run_folder.record import GuardedMeasure, GuardRecord
-from opera.run_folder.summary import verdict_of
-from opera.run_folder.verdict import verdict_sentence, warnings_of
+from opera.run_folder.summary import verdict_of, verdict_sentence, warnings_of
 
 
 def measured(low: float, high: float, **changes: Any) -> GuardedMeasure:

@@ -28,10 +28,9 @@ from opera.cli.deploy import export, push
 from opera.cli.evaluate import evaluate, search
 from opera.cli.inspect import inspect
 from opera.cli.options import is_main_process
-from opera.cli.quickstart import quickstart
 from opera.cli.review import review
 from opera.cli.scoring import mine, pairs, score
-from opera.cli.train import train
+from opera.cli.train import quickstart, train
 from opera.config.training import TrainSettings, flag_of
 from opera.core.errors import InputError, OperaError, is_out_of_memory
 from opera.core.processes import several_processes, signals_as_interrupt

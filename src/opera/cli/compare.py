@@ -17,6 +17,7 @@ from opera.cli.options import (
     JsonOption,
     ModelOption,
     OverwriteOption,
+    Screen,
     SetOption,
     SkipOption,
     TableOptions,
@@ -29,8 +30,7 @@ from opera.cli.options import (
     show,
     with_options,
 )
-from opera.cli.results import print_labels, print_next
-from opera.cli.screen import Screen
+from opera.cli.train import print_labels, print_next
 from opera.config.training import FLAGS
 from opera.core.arguments import user_path
 from opera.core.figures import few_queries

@@ -14,13 +14,13 @@ from opera.cli.options import (
     EncodingOption,
     JsonOption,
     OverwriteOption,
+    Screen,
     SkipOption,
     listed,
     parser_of,
     path_option,
     show,
 )
-from opera.cli.screen import Screen
 from opera.core.arguments import expand_user
 from opera.core.figures import few_queries
 from opera.core.files import check_folder

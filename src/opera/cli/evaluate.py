@@ -18,13 +18,14 @@ from opera.cli.options import (
     OverwriteOption,
     RelevantOption,
     RunOrData,
+    Screen,
     TableOptions,
+    flat,
     is_main_process,
     path_option,
     show,
     with_options,
 )
-from opera.cli.screen import Screen, flat
 from opera.config.arguments import ENCODING
 from opera.config.training import EncodingSettings
 from opera.core.errors import SettingError
@@ -71,6 +72,7 @@ def evaluate(
     **encoding: Any,
 ) -> None:
     """Measure a model on a split of a data set, or of the data of a run."""
+    from opera.config.arguments import checked_output
     from opera.core.figures import DEFAULT_MEASURES
     from opera.data import load_all
     from opera.data.loading import log_notes
@@ -81,7 +83,6 @@ def evaluate(
         parse_measures,
         write_trec_run,
     )
-    from opera.training.export_inputs import checked_output
 
     if measures is not None and full:
         raise SettingError("--full --measures: give one of the two")

@@ -13,13 +13,14 @@ from opera.cli.options import (
     JsonOption,
     ModelOption,
     RelevantOption,
+    Screen,
     SeedOption,
     TableOptions,
+    flat,
     setting_option,
     show,
     with_options,
 )
-from opera.cli.screen import Screen, flat
 from opera.config.arguments import ENCODING
 from opera.core.figures import FEW_QUERIES, few_queries
 

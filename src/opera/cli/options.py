@@ -1,4 +1,7 @@
-"""Options that several commands share, and the functions that read them."""
+"""Options that several commands share, the functions that read them, and the screen.
+
+The screen prints lines and tables. Markup in a text is printed literally.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,26 @@ import functools
 import inspect
 import os
 import re
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from inspect import Parameter
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
-from opera.cli.screen import Screen
 from opera.config.training import TrainSettings, flag_of
 from opera.config.yaml import parse_assignments, parse_scalar
 from opera.core.arguments import MOST_SEED, expand_user, user_path
 from opera.core.errors import SettingError
 from opera.core.processes import several_processes
 from opera.core.settings import leaves
-from opera.core.terminal import json_text, say, shown
+from opera.core.terminal import json_text, printable, printing_to, say, shown
+
+if TYPE_CHECKING:
+    from opera.experiments.report.tables import ReportTable
 
 if TYPE_CHECKING:
     from opera.data.names import DataName
@@ -319,3 +325,88 @@ def interruptible(advice: Callable[[], str]) -> Iterator[None]:
     except KeyboardInterrupt:
         say(f"\nopera: interrupted; {advice()}", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+class Screen:
+    """Prints results. It escapes every text, so only the caller sets styles.
+
+    Args:
+        file: standard output by default.
+        width: characters of a line; by default the terminal's width, or at least 120 without one.
+    """
+
+    def __init__(self, file: TextIO | None = None, width: int | None = None) -> None:
+        from rich.console import Console
+
+        self._file = file or sys.stdout
+        if width is None and not self._file.isatty():
+            width = max(120, shutil.get_terminal_size().columns)
+        self._console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+
+    def lines(self, *lines: str | None, style: str = "", **options: Any) -> None:
+        """Print lines, leaving out those that are ``None``."""
+        with printing_to(self._file):
+            for line in lines:
+                if line is not None:
+                    self._console.print(printable(line), style=style, **options)
+
+    def heading(self, text: str) -> None:
+        """Print a line in bold."""
+        self.lines(text, style="bold")
+
+    def cut(self, *lines: str, style: str = "") -> None:
+        """Print lines, cut at the width of the screen."""
+        self.lines(*lines, style=style, overflow="ellipsis", no_wrap=True)
+
+    def document(self, head: str, text: str) -> None:
+        """Print a heading and a document's text, each cut to one line."""
+        self.cut(head)
+        self.cut(f"       {flat(text)}", style="dim")
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        words: int = 1,
+        **look: Any,
+    ) -> None:
+        """Print a table.
+
+        Args:
+            columns: the headings.
+            rows: the cells of each row.
+            words: how many of the first columns hold text; the numbers after them align right.
+            look: arguments of rich's ``Table``.
+        """
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(**look)
+        for number, column in enumerate(columns):
+            table.add_column(
+                Text(printable(column)),
+                justify="left" if number < words else "right",
+                overflow="fold",
+            )
+        for row in rows:
+            table.add_row(*(Text(printable(cell)) for cell in row))
+        with printing_to(self._file):
+            self._console.print(table)
+
+    def report_table(self, table: ReportTable) -> None:
+        """Print a table of a report. It is narrow, since only its headings have a line."""
+        from rich import box
+
+        self.lines(table.caption, style="dim")
+        self.table(
+            table.columns,
+            [[row.get(name, "") for name in table.columns] for row in table.rows],
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+        )
+
+
+def flat(text: str) -> str:
+    """Put corpus text on one line, without its control characters."""
+    return " ".join("".join(c if c.isprintable() or c.isspace() else " " for c in text).split())

@@ -16,6 +16,7 @@ from opera.cli.options import (
     ModelOption,
     OverwriteOption,
     RelevantOption,
+    Screen,
     SeedOption,
     SkipOption,
     TableOptions,
@@ -26,7 +27,6 @@ from opera.cli.options import (
     source_option,
     with_options,
 )
-from opera.cli.screen import Screen
 from opera.config.arguments import ENCODING
 from opera.config.negatives import MiningSettings
 from opera.core.arguments import expand_user

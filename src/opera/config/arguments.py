@@ -1,22 +1,31 @@
 """Groups of arguments that several functions of :mod:`opera` take. Each group is declared once.
 
 A function takes a group as ``**arguments: Unpack[Group]``. The decorator :func:`with_group` lists
-its arguments in the function's signature and help, and rejects other names.
+its arguments in the function's signature and help, and rejects other names. Functions with an
+output file check and write it here.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from inspect import Parameter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from opera.config.training import EncodingSettings
+from opera.core.arguments import flag, user_path
+from opera.core.files import check_output, replace_file, write_parquet
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from opera.data.loading import ColumnNames
+    from opera.data.mixture import Source
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -84,3 +93,54 @@ def with_group(group: type[Any]) -> Callable[[Function], Function]:
         return checked  # type: ignore[return-value]
 
     return decorate
+
+
+def checked_output(
+    out: str | Path | None,
+    formats: Sequence[str],
+    overwrite: bool,
+    data: Source,
+    reads: Iterable[Path],
+    name: str = "--out",
+) -> Path | None:
+    """Check the output file before any work, and return its path, if any.
+
+    Raises:
+        SettingError: if it cannot be written, would replace an input, or is inside the data.
+    """
+    from opera.data.loading import check_stays_out  # here, since --help needs no data
+
+    if out is None:
+        return None
+    path, overwrite = user_path(out, name), flag(overwrite, "overwrite")
+    check_output(path, name, formats, overwrite=overwrite, reads=reads)
+    check_stays_out(path, name, data)
+    return path
+
+
+def write_table(
+    path: Path, table: pa.Table, records: Iterable[Mapping[str, Any]] | None = None
+) -> None:
+    """Write a table as ``.parquet``, ``.tsv``, ``.csv`` or ``.jsonl``, by the suffix.
+
+    A ``.jsonl`` file has an object per line: the ``records``, or the rows of the table.
+    """
+    from opera.data.spreadsheets import with_apostrophes  # here, since --help needs no data
+
+    def write_jsonl(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8") as file:
+            for row in table.to_pylist() if records is None else records:
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    if path.suffix == ".parquet":
+        write_parquet(path, table)
+    elif path.suffix == ".jsonl":
+        replace_file(path, write_jsonl)
+    else:
+        lines = partial(
+            with_apostrophes(table).to_pandas().to_csv,
+            sep="\t" if path.suffix == ".tsv" else ",",
+            index=False,
+            lineterminator="\n",
+        )
+        replace_file(path, lines)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from opera.config.trainer import (
+from opera.config.optimisation import (
     WITHOUT_EFFECT,
     as_fields,
     check_trainer_fields,

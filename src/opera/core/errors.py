@@ -131,6 +131,19 @@ class StorageError(OperaError):
     """
 
 
+def raise_first(kind: type[Exception], *problems: tuple[object, str], subject: str = "") -> None:
+    """Raise an error for the first problem that exists.
+
+    Args:
+        kind: the class of the error.
+        problems: whether each problem exists, and its message.
+        subject: the start of every message.
+    """
+    for exists, message in problems:
+        if exists:
+            raise kind(f"{subject}{message}")
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error, or its cause, means that Python, torch or a library ran out of memory."""
     if isinstance(error, MemoryError):

@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 
 from opera.core.arguments import kind_of_place
 from opera.core.arrays import T
-from opera.core.errors import RunFolderError, SettingError, StorageError
+from opera.core.errors import RunFolderError, SettingError, StorageError, raise_first
 from opera.core.terminal import place
 
 NOT_UTF8 = "not UTF-8; convert the file to UTF-8"
@@ -269,12 +269,12 @@ def check_output(
     Raises:
         SettingError: with the rule and advice.
     """
-    subject = f"{name} {place(path)}"
     folder, kind = path.parent, kind_of_place(path)
     is_foreign = os.path.lexists(path) and kind in ("a file", None) and not ours(path)
     target = folder.resolve() / path.name  # a link there is replaced, and its target stays
     is_read = any(target.is_relative_to(read.resolve()) for read in reads)
-    for wrong, problem in (
+    raise_first(
+        SettingError,
         (
             path.suffix not in suffixes,
             f"must end in {' or '.join(suffixes)}; the suffix decides the format",
@@ -283,10 +283,12 @@ def check_output(
         (not os.access(folder, os.W_OK), "its folder cannot be written to"),
         (kind not in ("a file", None), f"is {kind}; pass a file"),
         (is_foreign and is_read, "is read by this command; pass another file"),
-        (is_foreign and not overwrite, "exists; pass --overwrite to replace it, or another file"),
-    ):
-        if wrong:
-            raise SettingError(f"{subject}: {problem}")
+        (
+            is_foreign and not overwrite,
+            "exists; pass --overwrite to replace it, or another file",
+        ),
+        subject=f"{name} {place(path)}: ",
+    )
 
 
 def is_page(path: Path, generator: str) -> bool:

@@ -35,7 +35,7 @@ def printable(text: object) -> str:
 
 def say(text: object = "", *, file: TextIO | None = None) -> None:
     """Print a line, by default on standard output. OPERA prints only with this function and with
-    :class:`opera.cli.screen.Screen`.
+    :class:`opera.cli.options.Screen`.
     """
     with printing_to(file or sys.stdout):
         print(printable(text), file=file or sys.stdout, flush=True)

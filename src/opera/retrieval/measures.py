@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arguments import several, text
-from opera.core.errors import DataError, SettingError
+from opera.core.errors import DataError, SettingError, raise_first
 from opera.core.files import replace_file
 from opera.core.registry import Registry
 from opera.core.terminal import place, shown
@@ -235,16 +235,15 @@ def _parse(name: str) -> ir_measures.Measure:
         measure.validate_params()
     except AssertionError as error:  # ir_measures asserts that it supports the parameters
         raise SettingError(f"{unknown}: {error}") from None
-    for wrong, problem in (
+    raise_first(
+        SettingError,
         (measure.params.get("cutoff", 1) < 1, f"{unknown}: the cutoff must be 1 or more"),
         (family in COUNTS, f"measure '{name}': counts; choose a measure between 0 and 1"),
         (
             not ir_measures.DefaultPipeline.supports(measure),
             f"measure '{name}': no installed provider of ir_measures computes it; see {LISTING}",
         ),
-    ):
-        if wrong:
-            raise SettingError(problem)
+    )
     return measure
 
 

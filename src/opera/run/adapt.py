@@ -107,8 +107,8 @@ def foresee(
     """
     reading = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
     checked = check(data, also, reading, model, out, settings, False, overwrite)
-    from opera.run.announce import announce
     from opera.run.costs import time_run
+    from opera.run.session import announce
     from opera.training.prepare import load_and_check
 
     prepared = load_and_check(checked.data, checked.model, checked.recipe)

@@ -25,8 +25,7 @@ from opera.data.retrieval_data import counts_in_words
 from opera.retrieval.locate import MINILM
 from opera.run_folder.folder import CARD_FILE, RECIPE_FILE
 from opera.run_folder.record import RunRecord
-from opera.run_folder.summary import RunSummary
-from opera.run_folder.verdict import headlines
+from opera.run_folder.summary import RunSummary, headlines
 
 TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera"]
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

@@ -1,4 +1,4 @@
-"""The steps of a run behind :func:`opera.adapt`: prepare, train, choose, write."""
+"""The steps of a run behind :func:`opera.adapt`: prepare, train once or twice, choose, write."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from numbers import Integral
 from typing import Any
 
+import numpy as np
 from accelerate import PartialState
 from transformers import TrainerCallback
 
@@ -17,9 +19,12 @@ from opera.core.figures import PRIMARY
 from opera.core.files import remove
 from opera.core.processes import everywhere
 from opera.core.terminal import counted, log
+from opera.data import Mixture
+from opera.data.identity import text_keys
 from opera.guard.choice import Guard, Weights, log_mean, mixed_weights
 from opera.identity import refuse_other_run
-from opera.retrieval.device import join_processes
+from opera.methods import Method
+from opera.retrieval.device import join_processes, refuse_differences
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import (
     Evaluation,
@@ -31,13 +36,10 @@ from opera.retrieval.evaluation import (
 )
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, reads_vectors
-from opera.run.announce import announce
 from opera.run.check import Checked
 from opera.run.costs import time_run
-from opera.run.fit import facts_of, fit
-from opera.run.review_items import missing_candidates
-from opera.run.session import Session, new_record
-from opera.run.write import write_results
+from opera.run.session import Session, announce, new_record
+from opera.run.write import missing_candidates, write_results
 from opera.run_folder.folder import (
     KEYWORDS_FOLDER,
     LOG_FILE,
@@ -49,14 +51,16 @@ from opera.run_folder.folder import (
 from opera.run_folder.housekeeping import (
     check_free,
     drop_checkpoints,
+    logged_to,
     prepare_folder,
     replace_run,
 )
-from opera.run_folder.log import logged_to
-from opera.run_folder.record import GuardRecord, RunRecord
+from opera.run_folder.record import GuardRecord, NegativesRecord, RunRecord
+from opera.training.build import TrainingSet, build_training_set
 from opera.training.callbacks import checked_callbacks, logging_services
 from opera.training.prepare import Prepared, encoder_of, load_and_check
-from opera.training.trainer import Fit, training_arguments
+from opera.training.sampler import Sampler
+from opera.training.trainer import Fit, make_sampler, train, training_arguments
 
 
 def open_session(
@@ -293,3 +297,71 @@ def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
     return evaluate_encoder(
         encoder, data, "test", list(names), settings.corpus_text, settings.matryoshka or ()
     )
+
+
+def fit(
+    session: Session,
+    data: Mixture,
+    run: RunWriter,
+    phase: str,
+    description: str,
+    first: Fit | None = None,
+) -> Fit:
+    """Train the session's model, which must hold its base weights.
+
+    Args:
+        session: the run.
+        data: the data sets; their train splits are used.
+        run: writes the trace and the checkpoints.
+        phase: name of the training in ``seconds``.
+        description: of the training in the log.
+        first: an earlier training of the run, whose first visits this training copies.
+    """
+    prepared = session.prepared
+    with session.phase("score_and_mine", "building the training set"):
+        training_set = build_training_set(prepared, data)
+        refuse_differences("training pairs, scores or negatives", training_set.shared_arrays)
+        sampler = make_sampler(training_set, prepared.recipe)
+    queries = np.logical_or.reduceat(sampler.kept, training_set.pairs.query_offsets[:-1])
+    log.info(
+        "training on %s of %s (method: %s)",
+        counted(int(sampler.kept.sum()), "pair"),
+        counted(int(queries.sum()), "query"),
+        prepared.recipe.method,
+    )
+    session.update(**facts_of(training_set, sampler))
+    with session.phase(phase, description):
+        if first is not None:
+            keys = text_keys(training_set.data, training_set.train)
+            first_keys = text_keys(first.training_set.data, first.training_set.train)
+            sampler.visits.take_over(keys, first.visits, first_keys)
+        model, settings = prepared.model.trained, prepared.settings
+        return train(model, training_set, sampler, settings, run, session.resume, session.callbacks)
+
+
+def facts_of(training_set: TrainingSet, sampler: Sampler) -> dict[str, Any]:
+    """Return the entries of ``run.json`` about the method and the training set."""
+    methods = [data_set.method for data_set in sampler.sets]
+    negatives, lists = training_set.negatives, training_set.negatives.lists
+    pools = [scores.smallest_pool for scores in training_set.scores]
+    return {
+        "method": summary_of(methods),
+        "negatives": NegativesRecord(
+            kind=negatives.kind,
+            queries_without=None if lists is None else lists.queries_without,
+            listed=None if lists is None else len(lists.doc_rows),
+        ),
+        "smallest_cbs_pool": min((pool for pool in pools if pool is not None), default=None),
+    }
+
+
+def summary_of(methods: Sequence[Method[Any]]) -> dict[str, Any]:
+    """Return the facts about a method; of several sets, the sums of counts and lists of others."""
+    summaries = [method.summary() for method in methods]
+    if len(summaries) == 1:
+        return summaries[0]
+    facts = {name: [summary[name] for summary in summaries] for name in summaries[0]}
+    return {
+        name: sum(values) if all(isinstance(value, Integral) for value in values) else values
+        for name, values in facts.items()
+    }

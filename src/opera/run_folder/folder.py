@@ -43,11 +43,9 @@ from opera.core.errors import RunFolderError
 from opera.core.files import is_page, replace_file, replace_folder, write_parquet, writing
 from opera.core.terminal import counted, log
 from opera.data.spreadsheets import with_apostrophes
-from opera.run_folder.notebook import run_html
 from opera.run_folder.reading import read_model, read_object, read_table
 from opera.run_folder.record import RunMeasures, RunRecord, TrainingRecord
-from opera.run_folder.summary import RunSummary
-from opera.run_folder.verdict import headlines
+from opera.run_folder.summary import RunSummary, headlines, run_html
 
 MEASURES_FILE = "measures.json"
 PER_QUERY_FILE = "per_query.parquet"

@@ -1,20 +1,22 @@
 """Check that an output folder is free for a run, replace its run, and remove only OPERA's files.
 
 ``--overwrite`` trains in the folder ``.RUN.new`` next to ``RUN``. At the end both exchange their
-names, so ``RUN`` holds the old run or the new one, and never a part of either.
+names, so ``RUN`` holds the old run or the new one, and never a part of either. ``run.log`` gets all
+messages of a run, with details that the screen does not show.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from opera.core.arguments import RUN_FILE
 from opera.core.cache import LOCK_FILE, sole_use
-from opera.core.errors import RunFolderError
+from opera.core.errors import RunFolderError, raise_first
 from opera.core.files import (
     check_folder,
     check_reads_stay,
@@ -26,7 +28,7 @@ from opera.core.files import (
     remove,
     writing,
 )
-from opera.core.terminal import place
+from opera.core.terminal import log, place
 from opera.run_folder.folder import (
     CHECKPOINTS_FOLDER,
     KEYWORDS_FILES,
@@ -103,7 +105,8 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
     )
     holds_ours = run_in(path) is not None or target != path
     is_empty = not path.is_dir() or set(path.iterdir()) <= allowed
-    for wrong, problem in (
+    raise_first(
+        RunFolderError,
         (resume and not holds_ours, "holds no run to resume; omit --resume to start"),
         (
             not holds_ours and not is_empty,
@@ -119,9 +122,8 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             "--overwrite replaces the folder at the end, so it must not be a mount point or the "
             "current folder, and its parent folder must be writable; pass another folder",
         ),
-    ):
-        if wrong:
-            raise RunFolderError(f"--out {path}: {problem}")
+        subject=f"--out {path}: ",
+    )
     for link in [file for file in _written_paths(target) if resume and file.is_symlink()]:
         raise RunFolderError(
             f"--resume {path}: {link} is a link, and OPERA writes only to the run folder; remove "
@@ -225,3 +227,31 @@ def drop_checkpoints(path: Path) -> None:
 
 def _leftovers(path: Path) -> list[Path]:
     return [leftover for written in _written_paths(path) for leftover in leftovers(written)]
+
+
+class _ToParents(logging.Handler):
+    """Passes the records to the root logger, which would get them without the file."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logging.getLogger().callHandlers(record)
+
+
+@contextmanager
+def logged_to(path: Path) -> Iterator[None]:
+    """Add all messages of the block to a file. The screen shows the same as without it."""
+    file, screen = logging.FileHandler(path, encoding="utf-8", delay=True), _ToParents()
+    file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    level, propagates = log.level, log.propagate
+    screen.setLevel(log.getEffectiveLevel() if propagates else logging.CRITICAL + 1)
+    log.addHandler(file)
+    log.addHandler(screen)
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(file)
+        log.removeHandler(screen)
+        log.setLevel(level)
+        log.propagate = propagates
+        file.close()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from markdown_it import MarkdownIt
 
+from opera.config.arguments import checked_output, write_table
 from opera.core.arguments import expand_user, flag
 from opera.core.errors import DataError, SettingError
 from opera.core.terminal import log
@@ -20,7 +21,6 @@ from opera.data.python_source import python_sections
 from opera.data.table_files import holds_tables
 from opera.data.text_files import checked_encoding, text_lines
 from opera.data.weak_pairs import MIN_WORDS, Section, distinct
-from opera.training.export_inputs import checked_output, write_table
 
 PAIRS_FORMATS = (".csv", ".parquet", ".jsonl")
 PYTHON = "python:"

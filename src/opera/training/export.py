@@ -5,24 +5,31 @@ The module imports torch only after the arguments and the data are checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, Unpack
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.config.arguments import ModelArguments, reading_of, with_group
+from opera.config.arguments import (
+    ModelArguments,
+    checked_output,
+    reading_of,
+    with_group,
+    write_table,
+)
 from opera.config.automatic import Situation, resolve
 from opera.config.negatives import MiningSettings
 from opera.config.training import EncodingSettings, TrainSettings
-from opera.core.arguments import MOST_SEED, whole_number
+from opera.core.arguments import MOST_SEED, expand_user, whole_number
 from opera.core.arrays import IntArray
+from opera.core.errors import SettingError, raise_first
 from opera.core.processes import process_index
 from opera.core.settings import resolved
 from opera.core.terminal import log
-from opera.data import Qrels, RetrievalData, Source, load_data
+from opera.data import Qrels, RetrievalData, load_data
 from opera.data.loading import log_notes, named_source
 from opera.data.qrels import DocumentLists
 from opera.data.texts import CorpusText
@@ -33,16 +40,12 @@ from opera.retrieval.locate import (
     run_corpus_text,
     with_grade,
 )
-from opera.retrieval.prompts import with_data_prompt
+from opera.retrieval.prompts import LENGTH_SETTINGS, with_data_prompt
 from opera.training.documents import DocumentPool, KnownPositives
-from opera.training.export_inputs import (
-    NEGATIVES_FORMATS,
-    SCORE_FORMATS,
-    ScoreInputs,
-    checked_output,
-    write_table,
-)
 from opera.training.negatives import Miner, check_range, given_negatives
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 
 @with_group(ModelArguments)
@@ -104,11 +107,9 @@ def score(
     """
     settings = EncodingSettings.chosen(**arguments)
     inputs = ScoreInputs.checked(model, reranker, negatives, range, cbs_pool, max_length, settings)
-    source = named_source(data, **reading_of(arguments))
-    reads = inputs_of(source, inputs.model, inputs.reranker)
-    path = checked_output(out, SCORE_FORMATS, overwrite, source, reads)
-    seed = whole_number(seed, "seed", 0, MOST_SEED)
-    loaded, qrels = _training_qrels(source, inputs.model, relevant_grade)
+    seed, models = whole_number(seed, "seed", 0, MOST_SEED), (inputs.model, inputs.reranker)
+    path, loaded = _opened(data, arguments, models, out, SCORE_FORMATS, overwrite, relevant_grade)
+    qrels = loaded.training_split()
     if inputs.reranker is None and inputs.negatives is None:
         table, records = _score_pairs(inputs, loaded, qrels, settings, seed), None
     else:
@@ -227,11 +228,10 @@ def mine(
             "reranker": reranker,
         }
     )
-    source = named_source(data, **reading_of(arguments))
-    reads = inputs_of(source, model, mining.reranker)
-    path = checked_output(out, NEGATIVES_FORMATS, overwrite, source, reads)
-    seed = whole_number(seed, "seed", 0, MOST_SEED)
-    loaded, qrels = _training_qrels(source, model, relevant_grade)
+    seed, models = whole_number(seed, "seed", 0, MOST_SEED), (model, mining.reranker)
+    formats = NEGATIVES_FORMATS
+    path, loaded = _opened(data, arguments, models, out, formats, overwrite, relevant_grade)
+    qrels = loaded.training_split()
     check_range(mining, len(loaded.corpus))
     from opera.retrieval.encoder import open_encoder
 
@@ -251,11 +251,19 @@ def mine(
     return table
 
 
-def _training_qrels(
-    data: Source, model: Model | None, relevant_grade: int | None
-) -> tuple[RetrievalData, Qrels]:
-    loaded = with_grade(log_notes(load_data(data)), model, relevant_grade)
-    return loaded, loaded.training_split()
+def _opened(
+    data: Any,
+    reading: Mapping[str, Any],
+    models: Sequence[Model | None],
+    out: str | Path | None,
+    formats: Sequence[str],
+    overwrite: bool,
+    relevant_grade: int | None,
+) -> tuple[Path | None, RetrievalData]:
+    """Check the output file, and load the data; the first model may have a relevant grade."""
+    source = named_source(data, **reading_of(reading))
+    path = checked_output(out, formats, overwrite, source, inputs_of(source, *models))
+    return path, with_grade(log_notes(load_data(source)), models[0], relevant_grade)
 
 
 def _mined_records(
@@ -333,3 +341,79 @@ def _score_by_teacher(
         return pairs, reranker.score_pairs(data, *rows, text)
     queries = encoder.encode_queries(data, pairs.query_rows)
     return pairs, pair_similarities(pairs.pairs(), queries, encoder.encode_corpus(data, text))
+
+
+SCORE_FORMATS = (".parquet", ".tsv", ".jsonl")
+NEGATIVES_FORMATS = (".jsonl", ".tsv")
+
+
+class ScoreInputs(NamedTuple):
+    """The checked arguments of :func:`opera.score`.
+
+    Attributes:
+        model: the model that scores the pairs, or that mines for the reranker.
+        reranker: the model that scores the pairs, if any.
+        negatives: the negatives that a teacher scores; ``None``: those of the data, if any.
+        mining: the settings of mining.
+        cbs_pool: random documents per pair, 0 for no CBS.
+        max_length: tokens that the reranker reads.
+    """
+
+    model: str | SentenceTransformer | None
+    reranker: str | None
+    negatives: int | Literal["given"] | None
+    mining: MiningSettings
+    cbs_pool: int
+    max_length: int | None
+
+    @classmethod
+    def checked(
+        cls,
+        model: Model | None,
+        reranker: str | Path | None,
+        negatives: Any,
+        ranks: Any,
+        cbs_pool: int,
+        max_length: int | None,
+        settings: Mapping[str, Any],
+    ) -> Self:
+        """Check that the arguments fit together.
+
+        Raises:
+            SettingError: with the argument and its requirement.
+        """
+        if isinstance(negatives, str) and negatives.isdecimal():
+            negatives = int(negatives)
+        if negatives is not None and negatives != "given":
+            negatives = whole_number(negatives, "negatives", 1)
+        cbs_pool = whole_number(cbs_pool, "cbs_pool", 0)
+        teacher, mined = reranker is not None or negatives is not None, isinstance(negatives, int)
+        mining = {"range": ranks, **({"keep": negatives} if mined else {})}
+        raise_first(
+            SettingError,
+            (model is None and reranker is None, "model: pass a model, or a reranker"),
+            (model is None and mined, f"negatives={negatives}: needs a model that mines them"),
+            (
+                model is not None and reranker is not None and not mined,
+                "model: with a reranker, the model only mines; pass negatives=N, or leave the "
+                "model out",
+            ),
+            (cbs_pool and teacher, "cbs_pool: a teacher does not compute CBS; leave it out"),
+            (
+                model is None and not settings.keys().isdisjoint(LENGTH_SETTINGS.values()),
+                f"model: pass a model, or leave {' and '.join(LENGTH_SETTINGS.values())} out; "
+                "max_length is the reranker's",
+            ),
+            (
+                max_length is not None and reranker is None,
+                f"max_length={max_length}: needs a reranker",
+            ),
+        )
+        return cls(
+            None if model is None else checked_model(model),
+            None if reranker is None else expand_user(reranker, "reranker"),
+            negatives,
+            MiningSettings.parse(mining),
+            cbs_pool,
+            max_length,
+        )

@@ -21,7 +21,7 @@ from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from opera.core.arguments import flag, number, text, user_path, whole_number
-from opera.core.errors import ModelError, RunFolderError, SettingError, TrainingError
+from opera.core.errors import ModelError, RunFolderError, SettingError, TrainingError, raise_first
 from opera.core.files import check_output, is_page
 from opera.core.processes import process_count, process_index
 from opera.core.terminal import log, shown
@@ -266,7 +266,8 @@ class PairPruning(SamplerCallback):
         """Check that the script uses what PairPruning gave it."""
         check_arguments(args)
         other_prompts = self._prompts != (args.prompts or None)
-        for wrong, message in (
+        raise_first(
+            SettingError,
             (
                 other_prompts and any(rows.vectors for rows in self.data_sets),
                 f"args.prompts={shown(args.prompts)}: the pairs were scored with "
@@ -282,9 +283,7 @@ class PairPruning(SamplerCallback):
                 "train_dataset=pruning.dataset to the trainer, unchanged, and set "
                 "args.batch_sampler = pruning.sampler",
             ),
-        ):
-            if wrong:
-                raise SettingError(message)
+        )
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Report how many rows had a known positive among their negatives. The losses accept rows

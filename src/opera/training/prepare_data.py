@@ -11,7 +11,7 @@ import numpy as np
 from opera.config.negatives import MixingSettings, shares_by_name
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
-from opera.core.errors import DataError, SettingError
+from opera.core.errors import DataError, SettingError, raise_first
 from opera.core.terminal import shown
 from opera.data import Mixture, RetrievalData
 from opera.data.decisions import with_decisions
@@ -103,9 +103,7 @@ def prepare_data(mixture: Mixture, recipe: Recipe) -> RunData:
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
     negatives = settings.negatives or automatic_negatives(mixture.joined, settings)
-    for wrong, message in _conflicts(with_splits, settings, negatives):
-        if wrong:
-            raise SettingError(message)
+    raise_first(SettingError, *_conflicts(with_splits, settings, negatives))
     check_negatives(negatives, with_splits.joined, settings)
     return RunData(with_splits, before_dev, expected_documents, negatives)
 

@@ -181,7 +181,7 @@ def fixed_arguments(
 ) -> dict[str, Any]:
     """Return the arguments that OPERA decides, or has settings for.
 
-    The user decides the other arguments of :func:`opera.config.trainer.is_trainer_field`.
+    The user decides the other arguments of :func:`opera.config.optimisation.is_trainer_field`.
     """
     precision = resolve_precision(settings.precision, model.device.type, not is_static(model))
     on_dev, metric = settings.evaluates_on_dev, trainer_key(settings.metric_for_best_model)

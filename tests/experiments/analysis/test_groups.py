@@ -14,7 +14,7 @@ from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.figures import PRIMARY, RECALL
 from opera.experiments.analysis import analyse_runs
-from opera.run_folder.verdict import dev_sentence
+from opera.run_folder.summary import dev_sentence
 
 
 def test_labels_have_a_methods_own_settings_and_those_that_differ(folder: RunsFolder) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from grids import N_QUERIES, RunsFolder, around
 from opera.cli.compare import print_results
-from opera.cli.screen import Screen
+from opera.cli.options import Screen
 from opera.core.figures import PRIMARY
 from opera.experiments.analysis import (
     Comparison,

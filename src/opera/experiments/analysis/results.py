@@ -24,7 +24,7 @@ from opera.experiments.analysis.groups import (
 )
 from opera.experiments.analysis.significance import PairedTest, paired_tests, paired_tests_within
 from opera.run_folder.record import GuardRecord
-from opera.run_folder.verdict import warnings_of
+from opera.run_folder.summary import warnings_of
 
 TESTED = (PRIMARY, RECALL)
 BASE = "base"

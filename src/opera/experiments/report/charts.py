@@ -20,7 +20,7 @@ from opera.experiments.analysis import (
     ResultsTable,
 )
 from opera.run_folder.folder import Run
-from opera.run_folder.verdict import labels_sentence
+from opera.run_folder.summary import labels_sentence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -40,7 +40,7 @@ from opera.experiments.report.tables import (
     tables_of,
 )
 from opera.run_folder.folder import REPORT_FILE, Run, is_report
-from opera.run_folder.verdict import dev_sentence
+from opera.run_folder.summary import dev_sentence
 
 EXAMPLES = 3
 """Number of example queries with the largest gains, and with the largest losses."""
