@@ -14,8 +14,8 @@ from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
 from opera.core.figures import DEFAULT_MEASURES, RECALL
 from opera.data import load_all
-from opera.experiments.analysis import Group, find_runs, group_runs
-from opera.experiments.grid.plan import PlannedRun, plan_grid
+from opera.experiments.groups import Group, find_runs, group_runs
+from opera.experiments.plan import PlannedRun, plan_grid
 from opera.run_folder.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
 from opera.run_folder.record import (
     CurvePoint,

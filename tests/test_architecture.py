@@ -93,8 +93,8 @@ for words in (["--version"], ["search", "--help"]):
     assert not {*large, "scipy", "numba", "matplotlib"} & set(sys.modules)
 import opera.run_folder.folder
 assert not {"numba", "opera.methods"} & set(sys.modules)
-for name in ("methods", "data", "retrieval.measures", "retrieval.locate", "experiments.analysis", "experiments.report",
-             "experiments.grid.compare", "config.recipe", "adapter"):
+for name in ("methods", "data", "retrieval.measures", "retrieval.locate", "experiments.results", "experiments.report",
+             "experiments.compare", "config.recipe", "adapter"):
     importlib.import_module(f"opera.{name}")
 assert not large & set(sys.modules)
 """

@@ -11,7 +11,7 @@ import pytest
 
 from opera.core.errors import InputError
 from opera.core.registry import load_extensions
-from opera.experiments.grid.run import Processes
+from opera.experiments.grid import Processes
 
 STANDARD = ["argparse", "csv", "json", "logging", "pickle", "platform", "random", "string", "subprocess", "typing"]
 LIBRARIES = [

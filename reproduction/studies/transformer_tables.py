@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.figures import signed
-from opera.experiments.analysis.significance import QueryValues, corrected_tests, differences
+from opera.experiments.significance import QueryValues, corrected_tests, differences
 from study import OverSettings, Results, Row, table_lines
 
 MEASURES = ("nDCG@10", "retrieved_ideal_nDCG@10", "R@20")

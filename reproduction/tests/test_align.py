@@ -13,7 +13,7 @@ import pytest
 
 import opera
 from grids import N_QUERIES, RunsFolder, finish_planned
-from opera.experiments.grid.plan import plan_grid
+from opera.experiments.plan import plan_grid
 from opera_paper.align import ComparedFigure, ComparedRow, Runs, align_rows, as_records, paper_alone, rows_of
 from opera_paper.plan import Reproduction
 from opera_paper.reproduce import check_data, collect_results

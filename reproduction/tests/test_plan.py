@@ -13,7 +13,7 @@ import opera
 from documents import parse
 from opera.config.recipe import make_recipe
 from opera.config.yaml import parse_assignments
-from opera.experiments.grid.plan import parse_method
+from opera.experiments.plan import parse_method
 from opera_paper.plan import DATA_SETTINGS, Reproduction, row_method, set_of_row, trained_rows
 from opera_paper.tables import BGE, HUB_IDS, QWEN3, TABLES, PaperTable, find_table
 

@@ -9,7 +9,7 @@ import pytest
 
 import opera
 from commands import Opera
-from opera.experiments.grid import run as running
+from opera.experiments import grid as running
 from processes import ForkedWorker
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opera.deployment.export import export as export
     from opera.deployment.push import push as push
     from opera.diagnostics.inspect import inspect as inspect
-    from opera.experiments.grid.compare import compare as compare
+    from opera.experiments.compare import compare as compare
     from opera.experiments.report import report as report
     from opera.retrieval.search import search as search
     from opera.run.adapt import adapt as adapt
@@ -47,7 +47,7 @@ _MODULES = {
     "search": "opera.retrieval.search",
     "export": "opera.deployment.export",
     "push": "opera.deployment.push",
-    "compare": "opera.experiments.grid.compare",
+    "compare": "opera.experiments.compare",
     "inspect": "opera.diagnostics.inspect",
     "load_data": "opera.data",
     "recipe": "opera.config.recipe",

@@ -13,7 +13,7 @@ import opera
 from bad_inputs import advice, table
 from commands import opera_here
 from opera.cli import app
-from opera.experiments.grid.compare import prepare_grid
+from opera.experiments.compare import prepare_grid
 from opera.run_folder.housekeeping import drop_checkpoints
 from tiny_world import write_beir
 

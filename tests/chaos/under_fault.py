@@ -48,14 +48,14 @@ def strike(event: str, details: tuple[object, ...]) -> None:
 
 def fork_workers() -> bool:
     """Fork the workers of a grid off this process, under this script; returns whether the fault is theirs."""
-    from opera.experiments.grid import run
+    from opera.experiments import grid
     from processes import ForkedWorker
 
     theirs = os.environ.get("FAULT_IN") == "worker"
     ForkedWorker.context = multiprocessing.get_context("fork")
-    run.subprocess = SimpleNamespace(Popen=ForkedWorker, PIPE=-1)  # type: ignore[assignment]
+    grid.subprocess = SimpleNamespace(Popen=ForkedWorker, PIPE=-1)  # type: ignore[assignment]
     script = [__file__, fault if theirs else "none", left, folders, "worker"]
-    run.Processes.command = (sys.executable, *script)
+    grid.Processes.command = (sys.executable, *script)
     return theirs
 
 
@@ -74,7 +74,7 @@ def main() -> None:
     sys.argv = ["opera", *arguments]
     try:
         if arguments == ["worker"]:
-            from opera.experiments.grid.job import main as work
+            from opera.experiments.grid import main as work
 
             work()
         else:

@@ -15,8 +15,8 @@ from grids import RunsFolder, around
 from opera.cli.compare import print_results
 from opera.cli.inspect import dp_advice, print_inspection
 from opera.cli.options import Screen
-from opera.experiments.analysis import analyse_runs
-from opera.experiments.analysis.verdict import conclusion, title
+from opera.experiments.results import analyse_runs
+from opera.experiments.verdict import conclusion, title
 
 
 def printed(by: Callable[..., None], *results: Any, width: int = 400) -> str:

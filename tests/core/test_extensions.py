@@ -11,7 +11,7 @@ import pytest
 import opera
 from commands import Opera
 from opera.core.registry import load_extensions
-from opera.experiments.grid.job import run_job
+from opera.experiments.grid import run_job
 
 Write = Callable[..., None]
 

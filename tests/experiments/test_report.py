@@ -15,11 +15,10 @@ import pytest
 
 import opera
 from grids import RunsFolder, around, guard_record
-from opera.experiments.analysis import analyse_runs
-from opera.experiments.analysis.verdict import conclusion, title
-from opera.experiments.report.charts import forest_plots, sampled_by_similarity
-from opera.experiments.report.tables import tables_of
-from opera.experiments.report.write import render
+from opera.experiments.charts import forest_plots, sampled_by_similarity
+from opera.experiments.report import render, tables_of
+from opera.experiments.results import analyse_runs
+from opera.experiments.verdict import conclusion, title
 from opera.run_folder.folder import PAIRS_FILE, RunWriter
 
 SIMILARITY = np.array([0.1, 0.9, 0.5, 0.3], dtype=np.float32)

@@ -15,8 +15,8 @@ import pytest
 import opera
 from opera.core.errors import DataError
 from opera.data.mixture import ListOptions
-from opera.experiments.analysis import find_runs, group_runs
-from opera.experiments.analysis.corrected import CORRECTED, CorrectedTest, correct_test
+from opera.experiments.corrected import CORRECTED, CorrectedTest, correct_test
+from opera.experiments.groups import find_runs, group_runs
 from tiny_world import write_beir
 
 HOSTILE = "</script><script>alert(1)</script>"

@@ -11,7 +11,7 @@ import pytest
 
 import opera
 from opera.data import Mixture
-from opera.experiments.grid.compare import prepare_grid
+from opera.experiments.compare import prepare_grid
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.evaluation import query_difficulty
 from opera.retrieval.measures import FULL_MEASURES

@@ -38,8 +38,8 @@ from opera.core.progress import duration
 from opera.core.terminal import counted, json_text, place, say
 
 if TYPE_CHECKING:
-    from opera.experiments.analysis import Comparison
-    from opera.experiments.grid.run import Grid
+    from opera.experiments.grid import Grid
+    from opera.experiments.results import Comparison
 
 
 BaselineOption = Annotated[
@@ -100,7 +100,7 @@ def compare(
     """
     from opera.config.training import reads_lists
     from opera.data.loading import additional_sources
-    from opera.experiments.grid.compare import analyse_grid, prepare_grid
+    from opera.experiments.compare import analyse_grid, prepare_grid
 
     fixed = {"method": methods, "seed": seeds, "max_steps": steps, "bm25": bm25, **settings}
     values = collect_values(config, set_, trainer, **fixed)
@@ -131,7 +131,7 @@ def compare(
 
 def _show_plan(grid: Grid, as_json: bool) -> None:
     """Print the runs of a grid, and estimate their time."""
-    from opera.experiments.grid.compare import estimate_seconds
+    from opera.experiments.compare import estimate_seconds
 
     with interruptible(lambda: "nothing was written"):
         seconds = estimate_seconds(grid)
@@ -140,7 +140,7 @@ def _show_plan(grid: Grid, as_json: bool) -> None:
 
 def _train(grid: Grid) -> None:
     """Train the runs of a grid that are not finished, and say which runs are done."""
-    from opera.experiments.grid.run import train_grid
+    from opera.experiments.grid import train_grid
 
     runs = counted(len(grid.runs), "run")
     if not grid.waiting:
@@ -187,8 +187,8 @@ def report(
     that changed.
     """
     from opera.data.mixture import ListOptions
-    from opera.experiments.analysis import analyse_runs
     from opera.experiments.report import report as write_report
+    from opera.experiments.results import analyse_runs
 
     if json_:
         options = ListOptions.checked(encoding, skip_bad_rows)
@@ -220,10 +220,10 @@ def print_plan(screen: Screen, grid: Grid, seconds: float) -> None:
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     """Print tables by data set and number of steps, convergence, ranks and the verdict."""
-    from opera.experiments.analysis import BASE, format_settings
-    from opera.experiments.analysis.convergence import convergence_lines
-    from opera.experiments.analysis.verdict import conclusion, recommended, title
-    from opera.experiments.report.tables import ranks_table, tables_of
+    from opera.experiments.groups import format_settings
+    from opera.experiments.report import ranks_table, tables_of
+    from opera.experiments.results import BASE
+    from opera.experiments.verdict import conclusion, convergence_lines, recommended, title
 
     if comparison.shared:
         screen.lines(f"all runs: {format_settings(comparison.shared)}", style="dim")

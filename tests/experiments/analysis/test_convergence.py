@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from grids import N_QUERIES, RunsFolder
-from opera.experiments.analysis import analyse_runs
-from opera.experiments.analysis.convergence import convergence_lines
+from opera.experiments.results import analyse_runs
+from opera.experiments.verdict import convergence_lines
 
 
 def test_the_first_to_reach_the_baselines_best(folder: RunsFolder) -> None:

@@ -13,7 +13,7 @@ import pytest
 from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.figures import PRIMARY, RECALL
-from opera.experiments.analysis import analyse_runs
+from opera.experiments.results import analyse_runs
 from opera.run_folder.summary import dev_sentence
 
 

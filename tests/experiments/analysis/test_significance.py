@@ -12,9 +12,8 @@ from scipy.stats import ttest_rel
 
 from grids import N_QUERIES, RunsFolder, around
 from opera.core.figures import PRIMARY
-from opera.experiments.analysis import analyse_runs
-from opera.experiments.analysis.results import average_ranks
-from opera.experiments.analysis.significance import LEVEL, corrected_tests, differences, holm, query_values
+from opera.experiments.results import analyse_runs, average_ranks
+from opera.experiments.significance import LEVEL, corrected_tests, differences, holm, query_values
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.floats(0.001, 0.5))

@@ -13,12 +13,9 @@ from grids import N_QUERIES, RunsFolder, around
 from opera.cli.compare import print_results
 from opera.cli.options import Screen
 from opera.core.figures import PRIMARY
-from opera.experiments.analysis import (
-    Comparison,
-    PairedTest,
-    analyse_runs,
-)
-from opera.experiments.analysis.verdict import conclusion, recommended
+from opera.experiments.results import Comparison, analyse_runs
+from opera.experiments.significance import PairedTest
+from opera.experiments.verdict import conclusion, recommended
 
 TEST = PairedTest(9, 0.02, 0.011, 0.034, 0.001, 0.003, 7, 2)
 BETTER, WORSE, SAME = TEST, replace(TEST, difference=-0.1), replace(TEST, t_test_holm=0.3)

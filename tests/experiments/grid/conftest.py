@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from commands import Done, Opera
-from opera.experiments.grid import run
-from opera.experiments.grid.run import Processes
+from opera.experiments import grid
+from opera.experiments.grid import Processes
 
 SHAM_CELL = """
 import json, signal, sys, time
@@ -45,7 +45,7 @@ def sham_cells(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[str]]:
         return started[-1]
 
     monkeypatch.setattr(Processes, "command", (sys.executable, "-c", SHAM_CELL))
-    monkeypatch.setattr(run.subprocess, "Popen", start)
+    monkeypatch.setattr(grid.subprocess, "Popen", start)
     return started
 
 

@@ -20,8 +20,8 @@ from opera.cli.options import collect_values
 from opera.config.recipe import ADAPT_ARGUMENTS, make_recipe, recipes_by_name
 from opera.core.errors import RunFolderError, SettingError
 from opera.data.loading import named_source
-from opera.experiments.grid.compare import analyse_grid, prepare_grid
-from opera.experiments.grid.run import Grid
+from opera.experiments.compare import analyse_grid, prepare_grid
+from opera.experiments.grid import Grid
 
 Call = Callable[..., Done]
 

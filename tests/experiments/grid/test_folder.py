@@ -9,8 +9,8 @@ import pytest
 from grids import ONE, finish_planned, planned
 from opera.core.cache import sole_use
 from opera.core.errors import RunFolderError
-from opera.experiments.grid.compare import prepare_grid
-from opera.experiments.grid.run import Grid, train_grid
+from opera.experiments.compare import prepare_grid
+from opera.experiments.grid import Grid, train_grid
 from opera.run_folder.folder import Run
 
 

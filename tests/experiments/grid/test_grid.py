@@ -18,7 +18,7 @@ import pytest
 import opera
 from commands import Done
 from opera.core.errors import TrainingError
-from opera.experiments.grid import run as running
+from opera.experiments import grid as running
 from opera.run_folder.folder import Run
 from processes import ForkedWorker
 
@@ -35,13 +35,13 @@ SETTINGS = [word for name, value in QUICK.items() for word in ("--set", f"{name}
 CELL = """
 import sys
 from pathlib import Path
-from opera.experiments.grid import job
+from opera.experiments import grid
 from waiting import WaitsForASignal
 
-adapt = job.adapt
+adapt = grid.adapt
 wait = WaitsForASignal(7, Path(sys.argv[1]))  # once, before step 8
-job.adapt = lambda *data, **settings: adapt(*data, callbacks=[wait], **settings)
-job.main()
+grid.adapt = lambda *data, **settings: adapt(*data, callbacks=[wait], **settings)
+grid.main()
 """
 Call = Callable[..., Done]
 

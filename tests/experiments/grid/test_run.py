@@ -17,8 +17,8 @@ import pytest
 from grids import planned
 from opera.core import environment
 from opera.data.names import TableSource
-from opera.experiments.grid import job, run
-from opera.experiments.grid.run import Grid, Processes, train_grid
+from opera.experiments import grid
+from opera.experiments.grid import Grid, Processes, train_grid
 
 
 def wait_for(path: Path) -> None:
@@ -30,9 +30,9 @@ def test_a_job_reads_the_tables_that_the_user_named(tmp_path: Path, monkeypatch:
     tables = TableSource.of({"train": "p.csv"}, documents="d.csv", columns="id=key", encoding="cp1252")
     (cell,) = planned(tmp_path, data=[tables], also=["more.csv"], methods=["ft"], seeds=[0])
     calls: list[dict[str, Any]] = []
-    monkeypatch.setattr(job, "adapt", lambda **arguments: calls.append(arguments))
-    monkeypatch.setattr(job, "drop_checkpoints", lambda folder: None)
-    job.run_job(json.loads(json.dumps(cell.call("model"), default=asdict)))
+    monkeypatch.setattr(grid, "adapt", lambda **arguments: calls.append(arguments))
+    monkeypatch.setattr(grid, "drop_checkpoints", lambda folder: None)
+    grid.run_job(json.loads(json.dumps(cell.call("model"), default=asdict)))
     assert (calls[0]["data"], calls[0]["also"]) == (tables, ["more.csv"])
     assert cell.data_name == "p+more.csv"
 
@@ -41,7 +41,7 @@ def test_a_job_reads_the_tables_that_the_user_named(tmp_path: Path, monkeypatch:
 def test_cores_are_shared_unless_the_user_says_how_many(
     at_once: int, threads: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "usable_cores", lambda: 8)
+    monkeypatch.setattr(grid, "usable_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert Processes(at_once)._environment.get("OMP_NUM_THREADS") == threads
     monkeypatch.setenv("OMP_NUM_THREADS", "5")

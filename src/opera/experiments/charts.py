@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 
 from opera.core.figures import EQUAL, PRIMARY, RECALL, column, points
 from opera.core.terminal import shortened
-from opera.experiments.analysis import (
-    BASE,
-    Group,
-    PairedTest,
-    ResultsTable,
-)
+from opera.experiments.groups import Group
+from opera.experiments.results import BASE, ResultsTable
+from opera.experiments.significance import PairedTest
 from opera.run_folder.folder import Run
 from opera.run_folder.summary import labels_sentence
 

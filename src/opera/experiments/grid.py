@@ -8,12 +8,14 @@ so the process exits too. The last line of the log says why a run failed.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -21,14 +23,21 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from opera.core.cache import sole_use
 from opera.core.environment import threads_are_given, usable_cores
+from opera.core.errors import OperaError
 from opera.core.figures import PRIMARY, in_points
 from opera.core.processes import signals_as_interrupt
 from opera.core.progress import duration
+from opera.core.registry import load_extensions
 from opera.core.terminal import counted, say
-from opera.experiments.grid.plan import PlannedRun
-from opera.run_folder.folder import Run, run_in
+from opera.data.names import DataName
+from opera.experiments.plan import PlannedRun
+from opera.run.adapt import adapt
+from opera.run_folder.folder import Run, holds_run, run_in
+from opera.run_folder.housekeeping import drop_checkpoints
 
 WAIT_SECONDS = 0.25
 ERROR = "opera: error: "
@@ -115,7 +124,7 @@ class Processes:
     ``at_once`` processes share the CPU's cores, unless ``OMP_NUM_THREADS`` is set.
     """
 
-    command: tuple[str, ...] = (sys.executable, "-m", "opera.experiments.grid.job")
+    command: tuple[str, ...] = (sys.executable, "-m", "opera.experiments.grid")
 
     def __init__(self, at_once: int) -> None:
         # otherwise python -m would import modules from the current folder
@@ -216,3 +225,46 @@ def _train_runs(
         except KeyboardInterrupt:
             processes.stop(signal.SIGKILL)
         raise
+
+
+def main() -> None:
+    """Run the job on standard input. If it fails, the last line of the log gives the reason."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("opera").setLevel(logging.INFO)
+    job = json.loads(sys.stdin.readline())
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    try:
+        run_job(job)
+    except KeyboardInterrupt:
+        os._exit(130)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, OperaError):
+            reason = "; ".join(error.lines)
+        else:
+            traceback.print_exc()
+        say(ERROR + " ".join(reason.split()), file=sys.stderr)
+        sys.exit(1)
+
+
+def run_job(job: Mapping[str, Any]) -> None:
+    """Train or resume a run, and delete its checkpoints."""
+    load_extensions()
+    folder, names = Path(job["out"]), TypeAdapter(DataName)
+    data, also = names.validate_python(job["data"]), map(names.validate_python, job["also"])
+    adapt(**{**job, "data": data, "also": [*also]}, resume=holds_run(folder))
+    drop_checkpoints(folder)
+
+
+def end_with_parent() -> None:
+    """Exit as soon as the parent ends, so that the next call can continue this run.
+
+    An interrupted run always resumes to the same result.
+    """
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

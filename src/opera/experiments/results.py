@@ -13,8 +13,8 @@ from opera.core.figures import DEFAULT_MEASURES, PRIMARY, RECALL
 from opera.core.terminal import counted, shortened
 from opera.data.mixture import STRICT_UTF8, ListOptions
 from opera.data.names import DataName
-from opera.experiments.analysis.corrected import CorrectedTest, correct_test
-from opera.experiments.analysis.groups import (
+from opera.experiments.corrected import CorrectedTest, correct_test
+from opera.experiments.groups import (
     Group,
     MeanStd,
     display_names,
@@ -22,7 +22,7 @@ from opera.experiments.analysis.groups import (
     group_runs,
     shared_settings,
 )
-from opera.experiments.analysis.significance import PairedTest, paired_tests, paired_tests_within
+from opera.experiments.significance import PairedTest, paired_tests, paired_tests_within
 from opera.run_folder.record import GuardRecord
 from opera.run_folder.summary import warnings_of
 

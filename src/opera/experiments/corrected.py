@@ -19,7 +19,7 @@ from opera.data import Mixture, RetrievalData
 from opera.data.decisions import Decisions, read_decisions
 from opera.data.mixture import STRICT_UTF8, ListOptions
 from opera.data.texts import TextTable
-from opera.experiments.analysis.groups import Group
+from opera.experiments.groups import Group
 from opera.run_folder.folder import Run
 from opera.run_folder.summary import Change
 

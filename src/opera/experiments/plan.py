@@ -26,7 +26,7 @@ from opera.core.arguments import plain, several, text, without_parents
 from opera.core.errors import SettingError
 from opera.core.terminal import shortened
 from opera.data.names import DataName, TableSource, source_name, with_paths
-from opera.experiments.analysis import short_name
+from opera.experiments.groups import short_name
 from opera.methods import DEFAULT_METHOD, METHODS, method_named
 
 AXES: Mapping[str, tuple[Any, ...]] = {

@@ -21,9 +21,10 @@ from opera.data.loading import (
     named_source,
 )
 from opera.data.names import DataName, TableSource
-from opera.experiments.analysis import Comparison, analyse_runs, find_runs, group_runs
-from opera.experiments.grid.plan import PlannedRun, canonical_label, plan_grid
-from opera.experiments.grid.run import Grid, train_grid
+from opera.experiments.grid import Grid, train_grid
+from opera.experiments.groups import find_runs, group_runs
+from opera.experiments.plan import PlannedRun, canonical_label, plan_grid
+from opera.experiments.results import Comparison, analyse_runs
 from opera.identity import refuse_other_run, run_identity
 from opera.retrieval.locate import is_loaded, locate_model
 from opera.retrieval.measures import parse_measures

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import ttest_1samp
 
 from opera.core.figures import DIFFERENCE, EQUAL, column, equal_values_p, mean_interval, points
-from opera.experiments.analysis.groups import Group
+from opera.experiments.groups import Group
 
 LEVEL = 0.05
 """Significance level of the corrected t-test."""

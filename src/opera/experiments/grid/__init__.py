@@ -1,1 +1,0 @@
-"""Plan, run and analyse a grid of methods, seeds and steps on data sets."""
