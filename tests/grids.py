@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
+from opera.core.arguments import RUN_FILE
 from opera.core.figures import DEFAULT_MEASURES, RECALL
 from opera.data import load_all
 from opera.experiments.groups import Group, find_runs, group_runs
@@ -89,7 +90,7 @@ def write_unfinished_run(
         training=TrainingRecord(steps=steps, resumed_from=0, best_step=None, best_value=None, evaluations=[], lag=1),
         guard=chosen,
     )
-    writer.write_record(record)
+    writer.write_json(RUN_FILE, record.model_dump())
     return writer, steps
 
 

@@ -28,7 +28,7 @@ from opera.cli.options import (
 )
 from opera.config.arguments import ENCODING
 from opera.config.training import EncodingSettings
-from opera.core.errors import SettingError
+from opera.core.errors import SettingError, raise_first
 from opera.core.terminal import counted, say
 
 if TYPE_CHECKING:
@@ -200,10 +200,14 @@ def search(
 
     if query is None and tables.pairs and not interactive:
         query, data = data, None  # with --pairs, the first argument is the query
-    if query is None and not interactive:
-        raise SettingError("missing argument 'QUERY'; see opera search --help")
-    if query is not None and interactive:
-        raise SettingError("--interactive: reads queries from standard input; leave QUERY out")
+    raise_first(
+        SettingError,
+        (query is None and not interactive, "missing argument 'QUERY'; see opera search --help"),
+        (
+            query is not None and interactive,
+            "--interactive: reads queries from standard input; leave QUERY out",
+        ),
+    )
     queries = [] if query is None else [checked_query(query)]
     settings = EncodingSettings.chosen(**encoding)
     source, name, _ = data_and_model(tables.source(data), model)

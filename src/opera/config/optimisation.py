@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, create_model, model_valida
 
 from opera.config.yaml import parse_assignments
 from opera.core.arguments import MOST, MOST_SEED, expand_user
-from opera.core.errors import SettingError, nearest
+from opera.core.errors import SettingError, nearest, raise_first
 from opera.core.figures import PRIMARY
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, resolved, setting
@@ -275,11 +275,6 @@ class OptimisationSettings(Settings):
         return int(self.of_trainer("gradient_accumulation_steps"))
 
     @property
-    def gradient_checkpointing(self) -> bool:
-        """Whether activations are computed again in the backward pass."""
-        return bool(self.of_trainer("gradient_checkpointing"))
-
-    @property
     def encode_batch_size(self) -> int:
         """Texts of 128 tokens per batch when encoding. Other batches have as many tokens."""
         return int(self.of_trainer("per_device_eval_batch_size"))
@@ -306,21 +301,24 @@ class OptimisationSettings(Settings):
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:
-        if self.of_trainer("load_best_model_at_end") and self.eval_steps is None:
-            raise ValueError(
-                "load_best_model_at_end=True needs eval_steps, the steps between two evaluations"
-            )
-        if self.epochs is not None and self.max_steps is not None:
-            raise ValueError(
-                f"epochs={self.epochs:g} and max_steps={self.max_steps}: both say how long to "
-                "train; give one of them"
-            )
-        if self.global_batch_size is not None and self.per_device_train_batch_size is not None:
-            raise ValueError(
+        raise_first(
+            ValueError,
+            (
+                self.of_trainer("load_best_model_at_end") and self.eval_steps is None,
+                "load_best_model_at_end=True needs eval_steps, the steps between two evaluations",
+            ),
+            (
+                self.epochs is not None and self.max_steps is not None,
+                f"epochs={self.epochs or 0:g} and max_steps={self.max_steps}: both say how long to "
+                "train; give one of them",
+            ),
+            (
+                self.global_batch_size is not None and self.per_device_train_batch_size is not None,
                 f"global_batch_size={self.global_batch_size} and per_device_train_batch_size="
                 f"{self.per_device_train_batch_size}: both say how large a batch is; give one of "
-                "them"
-            )
+                "them",
+            ),
+        )
         return self
 
     def explicit_batch_size(self, processes: int) -> int | None:

@@ -12,7 +12,7 @@ from opera.config.negatives import LabelSettings, MixingSettings, NegativeSettin
 from opera.config.optimisation import OptimisationSettings
 from opera.config.yaml import parse_assignments
 from opera.core.arguments import MOST, expand_user
-from opera.core.errors import SettingError
+from opera.core.errors import SettingError, raise_first
 from opera.core.settings import Settings, extra_of, resolved, setting
 
 LONGEST_PROMPT = 10_000
@@ -238,13 +238,18 @@ class TrainSettings(
 
     @model_validator(mode="after")
     def _refit_is_possible(self) -> Self:
-        if self.refit and not self.guard:
-            raise ValueError("refit=true needs guard=true; remove one of the two settings")
-        if self.refit and self.evaluates_on_dev:
-            raise ValueError(
+        raise_first(
+            ValueError,
+            (
+                self.refit and not self.guard,
+                "refit=true needs guard=true; remove one of the two settings",
+            ),
+            (
+                self.refit and self.evaluates_on_dev,
                 f"refit=true with eval_steps={self.eval_steps}: the second training has no dev "
-                "split to evaluate; remove one of the two settings"
-            )
+                "split to evaluate; remove one of the two settings",
+            ),
+        )
         return self
 
     def documents_per_pass(self, processes: int) -> int:

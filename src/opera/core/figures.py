@@ -123,8 +123,3 @@ def column(model: str, measure: str) -> str:
 def trainer_key(measure: str) -> str:
     """Return the name of a dev measure in the trainer's logs: ``eval_nDCG@10``."""
     return f"eval_{measure}"
-
-
-def hub_key(measure: str) -> str:
-    """Return the name of a measure in a model card of the hub: ``ndcg_at_10``."""
-    return measure.lower().replace("@", "_at_")

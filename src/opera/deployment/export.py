@@ -20,7 +20,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Static
 from opera.config.arguments import ReadingArguments, with_group
 from opera.core.arguments import flag, texts, user_path
 from opera.core.environment import require
-from opera.core.errors import ModelError, RunFolderError, SettingError, nearest
+from opera.core.errors import ModelError, RunFolderError, SettingError, nearest, raise_first
 from opera.core.figures import PRIMARY
 from opera.core.files import (
     check_folder,
@@ -155,17 +155,21 @@ def _checked_forms(forms: Sequence[Form]) -> tuple[Form, ...]:
 def _check_free(folder: Path, overwrite: bool) -> None:
     """Reject a folder that is not empty, unless it holds an export that may be replaced."""
     check_folder(folder, "--out")
-    option = f"--out {place(folder)}"
     if not folder.is_dir() or not any(folder.iterdir()):
         return
-    if not (folder / EXPORT_FILE).is_file():
-        raise RunFolderError(
-            f"{option}: is not empty and holds no export; pass an empty or new folder"
-        )
-    if not overwrite:
-        raise RunFolderError(
-            f"{option}: holds an export; pass --overwrite to replace it, or pass another folder"
-        )
+    option = f"--out {place(folder)}"
+    raise_first(
+        RunFolderError,
+        (
+            not (folder / EXPORT_FILE).is_file(),
+            "is not empty and holds no export; pass an empty or new folder",
+        ),
+        (
+            not overwrite,
+            "holds an export; pass --overwrite to replace it, or pass another folder",
+        ),
+        subject=f"{option}: ",
+    )
     for file in foreign_files(folder, MODEL_FILES):
         raise RunFolderError(
             f"{option}: --overwrite would delete {place(file)}, which OPERA did not write; move it "
@@ -324,18 +328,14 @@ class Reference:
             set_prompts(exported, self.prompts.get("query_prompt"), None)
         encoder = Encoder(exported, "fp32", use_cache=False)
         evaluation = evaluate_encoder(encoder, self.data, SPLIT, [PRIMARY], self.text)
+        ratios = [self._seconds(self.encoder) / self._seconds(encoder) for _ in range(ROUNDS + 1)]
         trained, form = (result.per_query[PRIMARY] for result in (self.evaluation, evaluation))
         return Figures(
             before=float(trained.mean()),
             after=float(form.mean()),
             **vars(Change.of(form - trained)),
-            speed=self._speed(encoder),
+            speed=float(np.median(ratios[1:])),  # without the first, slow round
         )
-
-    def _speed(self, encoder: Encoder) -> float:
-        """Return the form's speed relative to the trained model, without the first, slow round."""
-        ratios = [self._seconds(self.encoder) / self._seconds(encoder) for _ in range(ROUNDS + 1)]
-        return float(np.median(ratios[1:]))
 
     def _seconds(self, encoder: Encoder) -> float:
         return timeit(lambda: encoder.encode(self.sample, "document"), number=1)

@@ -212,7 +212,13 @@ def inspect(
         source=loaded.source,
         model=model_title(model),
         counts=loaded.counts(),
-        grades=count_grades(original),
+        grades={
+            name: {
+                int(grade): int(count)
+                for grade, count in zip(*np.unique(qrels.grades, return_counts=True), strict=True)
+            }
+            for name, qrels in original.splits.items()
+        },
         notes=loaded.notes,
         quality=estimate_quality(ranks, pairs.pair_query),
         documents=count_duplicates(loaded.corpus, documents, seed, show, device),
@@ -283,14 +289,3 @@ def _suspicious_pairs(
         ((ranks.rank - 1) / np.maximum(ranks.pool, 1))[worst].tolist(),
     ]
     return [SuspiciousPair(*values) for values in zip(*columns, strict=True)]
-
-
-def count_grades(data: RetrievalData) -> dict[str, dict[int, int]]:
-    """Count the judgements of each split by grade."""
-    return {
-        name: {
-            int(grade): int(count)
-            for grade, count in zip(*np.unique(qrels.grades, return_counts=True), strict=True)
-        }
-        for name, qrels in data.splits.items()
-    }

@@ -28,7 +28,7 @@ from opera.experiments.results import Comparison, analyse_runs
 from opera.identity import refuse_other_run, run_identity
 from opera.retrieval.locate import is_loaded, locate_model
 from opera.retrieval.measures import parse_measures
-from opera.retrieval.prompts import ROLES, prompts_in_folder, warn_of_missing_prompts
+from opera.retrieval.prompts import ROLES, json_values, warn_of_missing_prompts
 from opera.run.adapt import foresee
 from opera.run_folder.folder import run_in
 from opera.training.prepare_data import prepare_data
@@ -148,7 +148,8 @@ def prepare_grid(
         folder = locate_model(model)
         if isinstance(folder, Path):  # the runs warn only in their logs
             prompts = (values.get(f"{role}_prompt") for role in ROLES)
-            warn_of_missing_prompts(prompts_in_folder(folder), model, *prompts)
+            saved = json_values(folder / "config_sentence_transformers.json").get("prompts")
+            warn_of_missing_prompts(saved or {}, model, *prompts)
     _check_out(out, runs)
     grid = Grid(out, model, runs, jobs, baseline)
     fingerprints: dict[str, str] = {}

@@ -84,20 +84,18 @@ class Counts:
             np.add.at(self._fine, bucket, change)
             np.add.at(self._coarse, bucket // LEVEL, change)
 
-    def bucket_at(self, rank: int) -> int:
-        """Return the bucket of the number at ``rank`` (0 is the lowest number)."""
-        return self._locate(rank)[0]
-
     def top_k(self, count: int) -> TopK:
         """Find the ``count`` highest numbers."""
         if count <= 0:
             return NOTHING
-        bucket, below = self._locate(self.size - count)
+        bucket, below = self.locate(self.size - count)
         tied = int(self._fine[bucket])
         return TopK(count, bucket, self.size - below - tied, tied)
 
-    def _locate(self, rank: int) -> tuple[int, int]:
-        """Return the bucket of the number at ``rank``, and the count of all lower buckets."""
+    def locate(self, rank: int) -> tuple[int, int]:
+        """Return the bucket of the number at ``rank`` (0 is the lowest number), and the count of
+        all lower buckets.
+        """
         group, below = _first_beyond(self._coarse, rank)
         buckets = self._fine[group * LEVEL : (group + 1) * LEVEL]
         number, within = _first_beyond(buckets, rank - below)

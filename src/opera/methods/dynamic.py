@@ -85,7 +85,7 @@ def document_threshold(similarities: Counts, cutoff: float) -> int:
     T is the (1 - v) quantile of the similarities p; high quality is p > T. The similarity at rank
     ⌊(1 - v)·(N - 1)⌋ separates the same pairs as T. This returns its bucket.
     """
-    return similarities.bucket_at(math.floor((1 - cutoff) * (similarities.size - 1)))
+    return similarities.locate(math.floor((1 - cutoff) * (similarities.size - 1)))[0]
 
 
 def query_thresholds(query: IntArray, similarity: FloatArray, cutoff: float) -> NDArray[np.float64]:

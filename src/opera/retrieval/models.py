@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model import BaseModel
 from torch import nn
@@ -412,11 +412,6 @@ def save_trained(model: SentenceTransformer, folder: Path) -> None:
         if part.requires_grad
     }
     save_file(parts, folder / TRAINED_FILE)
-
-
-def load_trained(model: SentenceTransformer, folder: Path) -> None:
-    """Read the parameters that :func:`save_trained` wrote."""
-    model.load_state_dict(load_file(folder / TRAINED_FILE), strict=False)
 
 
 def _layers(model: SentenceTransformer) -> dict[str, Any]:

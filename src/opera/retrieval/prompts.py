@@ -211,11 +211,6 @@ def length_limit(model: SentenceTransformer, role: Role) -> int | None:
     return getattr(model[0], f"{role}_length", None) or getattr(model, "max_seq_length", None)
 
 
-def prompts_in_folder(folder: Path) -> dict[str, str]:
-    """Return the prompts in a model's folder, without loading the model."""
-    return dict(json_values(folder / "config_sentence_transformers.json").get("prompts") or {})
-
-
 def warn_of_missing_prompts(
     prompts: Mapping[str, str],
     model: Model,

@@ -13,7 +13,7 @@ from opera.config.arguments import ModelArguments, reading_of, with_group
 from opera.config.training import EncodingSettings
 from opera.core.arguments import MOST, number, text, whole_number
 from opera.core.arrays import IntArray
-from opera.core.errors import DataError, SettingError
+from opera.core.errors import DataError, SettingError, raise_first
 from opera.core.processes import everywhere, process_range
 from opera.data import RetrievalData, Source, load_data
 from opera.data.loading import named_source
@@ -165,12 +165,17 @@ class CorpusSearch:
         hybrid: bool | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        if hybrid and (cutoff is not None or min_precision is not None):
-            raise SettingError(
-                "--hybrid: a cut-off applies to the model alone; pass only one of the two"
-            )
-        if cutoff is not None and min_precision is not None:
-            raise SettingError("--cutoff --min-precision: pass only one of the two options")
+        raise_first(
+            SettingError,
+            (
+                hybrid and (cutoff is not None or min_precision is not None),
+                "--hybrid: a cut-off applies to the model alone; pass only one of the two",
+            ),
+            (
+                cutoff is not None and min_precision is not None,
+                "--cutoff --min-precision: pass only one of the two options",
+            ),
+        )
         self.cutoff = None if cutoff is None else number(cutoff, "cutoff", -MOST, MOST)
         source, model, _ = data_and_model(data, model)
         if min_precision is not None:
@@ -187,12 +192,12 @@ class CorpusSearch:
                 "pass a finished run on them that measured BM25"
             )
         if self.keyword_weight:
-            self._keywords = self._open_keywords(model)
-
-    def _open_keywords(self, model: Model) -> KeywordIndex:
-        if (folder := run_keyword_index(model, self.data)) is not None:
-            return KeywordIndex.open(folder, self.data.corpus)
-        return KeywordIndex.build(self.data.corpus, run_corpus_text(model))
+            folder = run_keyword_index(model, self.data)
+            self._keywords = (
+                KeywordIndex.build(self.data.corpus, run_corpus_text(model))
+                if folder is None
+                else KeywordIndex.open(folder, self.data.corpus)
+            )
 
     def find(self, query: str, top: int = 5) -> list[RankedDocument]:
         """Return the best documents of a query, as :func:`search` does."""

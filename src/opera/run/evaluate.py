@@ -11,7 +11,7 @@ import numpy as np
 from opera.config.arguments import ModelArguments, reading_of, with_group
 from opera.config.training import EncodingSettings
 from opera.core.arguments import text
-from opera.core.errors import DataError, SettingError
+from opera.core.errors import DataError, SettingError, raise_first
 from opera.core.figures import DEFAULT_MEASURES, PRIMARY
 from opera.core.terminal import counted, log
 from opera.data import Mixture, load_all
@@ -81,10 +81,15 @@ def evaluate(
         ['R@5', 'nDCG@10']
     """
     parsed, split = parse_measures(measures), text(split, "split")
-    if hybrid and (deep := [measure.name for measure in parsed if measure.depth > POOL]):
-        raise SettingError(f"--hybrid: ranks {POOL} documents, too few for {', '.join(deep)}")
-    if hybrid and bm25 is False:
-        raise SettingError("--hybrid --no-bm25: hybrid search needs BM25; remove one of the two")
+    deep = ", ".join(measure.name for measure in parsed if measure.depth > POOL)
+    raise_first(
+        SettingError,
+        (hybrid and deep, f"--hybrid: ranks {POOL} documents, too few for {deep}"),
+        (
+            hybrid and bm25 is False,
+            "--hybrid --no-bm25: hybrid search needs BM25; remove one of the two",
+        ),
+    )
     settings = EncodingSettings.chosen(**arguments)
     source, model, run = data_and_model(named_source(data, **reading_of(arguments)), model)
     prepared = _with_splits(load_all([source]), run, split, relevant_grade)

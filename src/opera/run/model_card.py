@@ -17,7 +17,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from ruamel.yaml import YAML
 
 from opera.config.recipe import make_recipe
-from opera.core.figures import DEFAULT_MEASURES, few_queries, hub_key, in_points
+from opera.core.figures import DEFAULT_MEASURES, few_queries, in_points
 from opera.core.files import replace_file
 from opera.core.terminal import counted
 from opera.data.names import DataName, command_words, source_title, without_folders
@@ -138,7 +138,7 @@ def metadata(record: RunRecord, final: Mapping[str, float]) -> ModelCardData:
             dataset_type=known or re.sub(r"[^\w.-]+", "-", data).strip("-") or "data",
             dataset_name=data,
             dataset_split="test",
-            metric_type=hub_key(name),
+            metric_type=name.lower().replace("@", "_at_"),
             metric_name=name,
             metric_value=round(value, 5),
         )

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 
 from opera.config.automatic import KINDS, automatic_rate, reason_for_steps
 from opera.config.training import FILES, TrainSettings
-from opera.core.arguments import absolute_path
+from opera.core.arguments import RUN_FILE, absolute_path
 from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.settings import resolved
 from opera.core.terminal import counted, log, shown
@@ -66,7 +66,7 @@ class Session:
     def update(self, **fields: Any) -> None:
         """Change fields of ``run.json`` and write the file."""
         self.record = self.record.model_copy(update=fields)
-        self.run.write_record(self.record)
+        self.run.write_json(RUN_FILE, self.record.model_dump())
 
     @contextmanager
     def phase(self, name: str, description: str) -> Iterator[None]:

@@ -283,10 +283,6 @@ class RunWriter:
         if self.writes:
             replace_file(self.path / name, partial(csv.write_csv, with_apostrophes(table)))
 
-    def write_record(self, record: RunRecord) -> None:
-        """Write ``run.json``."""
-        self.write_json(RUN_FILE, record.model_dump())
-
     def write_skipped(self, tables: Sequence[pa.Table | None]) -> None:
         """Write ``skipped_rows.csv``: the skipped rows of all data sets."""
         if skipped := [table for table in tables if table is not None]:

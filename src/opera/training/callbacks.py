@@ -24,7 +24,6 @@ from opera.core.progress import progress
 from opera.core.terminal import error_summary, log, shown
 from opera.retrieval.device import gather_values
 from opera.run_folder.folder import COMPLETE_FILE, SAMPLER_FILE, RunWriter, checkpoint_folders
-from opera.run_folder.reading import read_arrays
 from opera.training.sampler import Sampler
 
 PREFIX = "opera/"
@@ -83,21 +82,6 @@ class SamplerCallback(TrainerCallback):  # type: ignore[misc]
         if logs is not None and "loss" in logs:
             logs.update(self.curves())
             state.log_history[-1].update(self.curves())
-
-
-def read_state(path: Path) -> dict[str, Any]:
-    """Read the state in a checkpoint.
-
-    Raises:
-        RunFolderError: if the file cannot be read.
-    """
-    return nest(read_arrays(path))
-
-
-def mark_complete(folder: Path) -> None:
-    """Mark a checkpoint as complete, once its files are on the disk."""
-    finish_folder(folder)
-    replace_file(folder / COMPLETE_FILE, Path.touch)
 
 
 def newest_checkpoint(checkpoints: Path) -> Path | None:
@@ -197,7 +181,8 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         if self.run.writes:
             checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             RunWriter(checkpoint).write_trace(self.rows)
-            mark_complete(checkpoint)
+            finish_folder(checkpoint)  # once its files are on the disk, it is complete
+            replace_file(checkpoint / COMPLETE_FILE, Path.touch)
 
 
 class Stopper(TrainerCallback):  # type: ignore[misc]

@@ -121,16 +121,6 @@ class ListedNegatives:
         return sampled
 
 
-def _hard(inputs: NegativeInputs) -> Negatives:
-    mined = inputs.miner.mine(inputs.query_rows, inputs.pairs, inputs.known, inputs.settings.seed)
-    return ListedNegatives(mined, inputs.pool)
-
-
-def _given(inputs: NegativeInputs) -> Negatives:
-    lists = given_negatives(inputs.data, inputs.query_rows, inputs.known, inputs.pool)
-    return ListedNegatives(lists, inputs.pool)
-
-
 def _scored(inputs: NegativeInputs) -> Negatives:
     data = inputs.data
     assert data.teacher is not None
@@ -140,17 +130,23 @@ def _scored(inputs: NegativeInputs) -> Negatives:
     return ListedNegatives(_allowed(lists, inputs.known, inputs.pool), inputs.pool)
 
 
-def _random(inputs: NegativeInputs) -> Negatives:
-    return RandomNegatives(inputs.pool)
-
-
 def _labelled(inputs: NegativeInputs) -> Negatives:
     labelled = inputs.pool.only(inputs.pairs.pair_doc)
     return RandomNegatives(labelled if len(labelled) else inputs.pool)
 
 
 NEGATIVES.update(
-    none=_random, random=_random, labelled=_labelled, hard=_hard, given=_given, teacher=_scored
+    none=lambda inputs: RandomNegatives(inputs.pool),
+    random=lambda inputs: RandomNegatives(inputs.pool),
+    labelled=_labelled,
+    hard=lambda inputs: ListedNegatives(
+        inputs.miner.mine(inputs.query_rows, inputs.pairs, inputs.known, inputs.settings.seed),
+        inputs.pool,
+    ),
+    given=lambda inputs: ListedNegatives(
+        given_negatives(inputs.data, inputs.query_rows, inputs.known, inputs.pool), inputs.pool
+    ),
+    teacher=_scored,
 )
 
 

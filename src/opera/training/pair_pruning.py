@@ -31,7 +31,8 @@ from opera.labels.visits import FirstVisits
 from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
 from opera.retrieval.device import refuse_differences
 from opera.run_folder.folder import SAMPLER_FILE
-from opera.training.callbacks import SamplerCallback, read_state
+from opera.run_folder.reading import read_arrays
+from opera.training.callbacks import SamplerCallback, nest
 from opera.training.distinct_batches import DistinctSampler
 from opera.training.documents import DocumentPool
 from opera.training.observed_loss import ObservedLoss, temperature_of
@@ -199,10 +200,12 @@ class PairPruning(SamplerCallback):
         return file
 
     def _trained_rows(self, name: str, function: str) -> PairRows:
-        if name not in self.names:
-            raise SettingError(f"{function}: name must be one of {self.names}, got {shown(name)}")
-        if not self.samplers:
-            raise SettingError(f"{function}: nothing is trained yet; call it after trainer.train()")
+        raise_first(
+            SettingError,
+            (name not in self.names, f"name must be one of {self.names}, got {shown(name)}"),
+            (not self.samplers, "nothing is trained yet; call it after trainer.train()"),
+            subject=f"{function}: ",
+        )
         return self.data_sets[self.names.index(name)]
 
     def make_batch_sampler(self, dataset: Any, **how: Any) -> Any:
@@ -327,7 +330,7 @@ class PairPruning(SamplerCallback):
         try:
             if saved.log_history != state.log_history:
                 raise ValueError("its weights are from another training")
-            sampler_state = read_state(file)
+            sampler_state = nest(read_arrays(file))
             if int(sampler_state["method"]) != zlib.crc32(self.method.name.encode()):
                 raise ValueError(f"its method is not {self.method.name}")
             self.load_state_dict(sampler_state)

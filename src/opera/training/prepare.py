@@ -295,7 +295,7 @@ def _text_encoders(
     warn_of_missing_prompts(model.prompts, source, settings.query_prompt, settings.document_prompt)
     if settings.dropout is not None:
         set_dropout(model, settings.dropout)
-    if settings.gradient_checkpointing:
+    if settings.of_trainer("gradient_checkpointing"):
         checkpoint_gradients(model)
     encoder = Encoder(model, settings.precision, settings.encode_batch_size)
     base_as_saved = Encoder(as_saved, settings.precision, settings.encode_batch_size)

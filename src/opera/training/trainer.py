@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -38,10 +39,10 @@ from opera.labels.visits import FirstVisits
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import (
+    TRAINED_FILE,
     freeze_unused_parameters,
     has_lora,
     is_static,
-    load_trained,
     loading_model,
     reads_vectors,
     save_trained,
@@ -49,6 +50,7 @@ from opera.retrieval.models import (
 from opera.retrieval.prompts import prompt_for
 from opera.retrieval.trust import check_model_folder
 from opera.run_folder.folder import SAMPLER_FILE, Run, RunWriter
+from opera.run_folder.reading import read_arrays
 from opera.run_folder.record import TrainingRecord
 from opera.training.build import TrainingSet, collate, column_roles, make_dataset
 from opera.training.callbacks import (
@@ -56,8 +58,8 @@ from opera.training.callbacks import (
     SamplerCallback,
     Stopper,
     Trace,
+    nest,
     newest_checkpoint,
-    read_state,
 )
 from opera.training.loss import InBatchLoss
 from opera.training.prepare import encoder_of
@@ -121,7 +123,8 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
         """Load the weights, after the checks that any untrusted model folder gets."""
         if has_lora(self.model):
-            load_trained(self.model, Path(checkpoint_path))
+            trained = Path(checkpoint_path) / TRAINED_FILE
+            self.model.load_state_dict(load_file(trained), strict=False)
             return
         check_model_folder(
             Path(checkpoint_path), known={fullname(module) for module in self.model.modules()}
@@ -384,7 +387,7 @@ def _resume(saved: SamplerCallback, trace: Trace) -> Path | None:
         newest_checkpoint(trace.run.checkpoints) if process_index() == 0 else None
     )
     if checkpoint:
-        saved.load_state_dict(read_state(checkpoint / SAMPLER_FILE))
+        saved.load_state_dict(nest(read_arrays(checkpoint / SAMPLER_FILE)))
         trace.rows = Run(checkpoint).trace().to_pylist()
     log.info("resuming from step %d", trace.sampler.trained_steps)
     return checkpoint
