@@ -17,17 +17,16 @@ from opera.core.figures import PRIMARY, column
 from opera.core.rng import generator
 from opera.core.terminal import log
 from opera.data import RetrievalData
+from opera.data.id_lists import cut
 from opera.data.pairs import pair_keys
 from opera.guard.rule import guarded_measure
 from opera.identity import Origin
 from opera.labels.review import (
+    LONG,
     SHORT,
     Labelled,
-    counts_of,
-    suspicious_columns,
     test_items,
     training_items,
-    visit_columns,
 )
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation
@@ -113,6 +112,9 @@ def pair_columns(fit: Fit) -> dict[str, Any]:
     data, train = fit.training_set.data, fit.training_set.train
     pairs, scores = fit.training_set.pairs, fit.training_set.scores
     cbs = [scores_of_set.cbs for scores_of_set in scores if scores_of_set.cbs is not None]
+    visits = {"first_rank": fit.visits.p, "first_step": fit.visits.step + 1}
+    if fit.noisy_labels is not None:
+        visits["probability_wrong"] = fit.noisy_labels.probability_wrong
     optional = {
         "weight": train.weights,
         "similarity": fit.training_set.similarity,
@@ -124,7 +126,7 @@ def pair_columns(fit: Fit) -> dict[str, Any]:
         "grade": train.grades,
         "times_drawn": fit.sampler.times_drawn(),
         "kept": fit.sampler.kept,
-        **visit_columns(fit.noisy_labels, fit.visits),
+        **{name: pa.array(values, mask=~fit.visits.visited) for name, values in visits.items()},
         **{name: values for name, values in optional.items() if values is not None},
     }
 
@@ -141,15 +143,33 @@ def _query_columns(results: Mapping[str, Evaluation]) -> dict[str, Any]:
 
 
 def _write_suspicious_pairs(run: RunWriter, fit: Fit) -> NoisyLabelsRecord | None:
-    """List the training pairs that look wrong, and return their counts, if they are known."""
-    estimate, trained = fit.noisy_labels, fit.training_set
+    """List the training pairs that look wrong, the worst first, and return their counts, if they
+    are known.
+    """
+    estimate, visits, kept = fit.noisy_labels, fit.visits, fit.sampler.kept
     if estimate is None:
         return None
-    pairs = suspicious_columns(
-        trained.data, trained.train.query_rows, trained.pairs, estimate, fit.visits
+    listed, pairs, data = estimate.suspicious, fit.training_set.pairs, fit.training_set.data
+    queries = fit.training_set.train.query_rows[pairs.pair_query[listed]]
+    documents = pairs.pair_doc[listed]
+    columns = {
+        "probability_wrong": np.round(estimate.probability_wrong[listed].astype(float), 3),
+        "first_rank": np.round(visits.p[listed].astype(float), 3),
+        "query_id": data.queries.ids(queries),
+        "doc_id": data.corpus.ids(documents),
+        "query": data.queries.texts(queries),
+        "document": [cut(text, LONG) for text in data.corpus.texts(documents)],
+    }
+    run.write_csv(SUSPICIOUS_FILE, pa.table(columns))
+    return NoisyLabelsRecord(
+        noise_rate=estimate.noise_rate,
+        low=estimate.low,
+        high=estimate.high,
+        visited=int(visits.visited.sum()),
+        pruned=int((~kept).sum()),
+        unvisited=int((kept & ~visits.visited).sum()),
+        suspicious=len(listed),
     )
-    run.write_csv(SUSPICIOUS_FILE, pa.table(dict(pairs)))
-    return NoisyLabelsRecord(**counts_of(estimate, fit.visits, fit.sampler.kept))
 
 
 def _by_set(

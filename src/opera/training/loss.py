@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
-from opera.core.arrays import BoolArray, IntArray
+from opera.core.arrays import IntArray
 from opera.core.settings import resolved
 from opera.core.terminal import log
 from opera.data.identity import teacher_by_text
@@ -29,49 +29,6 @@ from opera.encoder import TokenModel
 from opera.retrieval.device import gather_columns, gather_embeddings
 from opera.training.build import TrainingSet
 from opera.training.sampler import Batch, Observations, Sampler
-
-LEAST_RANKED = 1 / 8
-"""Smallest fraction of a batch to rank a document among; a rank among one or two says little."""
-
-
-def p_values(similarity: Tensor, excluded: Tensor | None, first: int = 0) -> Tensor:
-    """Rank each pair's document among the other documents of the batch, scaled to (0, 1).
-
-    If a of b other documents score higher, the result is (a + ½)/(b + 1). An equal score counts
-    half. For a random document, the result is uniform.
-
-    Args:
-        similarity: float ``[m, M]``; row i's positive is column ``first`` + i.
-        excluded: bool ``[m, M]``, the documents to exclude, such as known positives.
-        first: column of the first row's positive.
-
-    Returns:
-        float32 ``[m]``; NaN if no document is left to compare with.
-    """
-    rows = torch.arange(len(similarity), device=similarity.device)
-    others = torch.ones_like(similarity, dtype=torch.bool) if excluded is None else ~excluded
-    others[rows, first + rows] = False
-    gap = similarity - similarity[rows, first + rows][:, None]
-    above = (0.5 * (torch.sign(gap) + 1) * others).sum(1)
-    count = others.sum(1)
-    return torch.where(count > 0, (above + 0.5) / (count + 1), torch.nan)
-
-
-def not_comparable(known: BoolArray, trained: BoolArray) -> BoolArray:
-    """Mark the positives that a pair's document must not be ranked among: bool ``[m, m]``.
-
-    Two kinds are marked: the known positives of the query, and, if the pair's document was a
-    positive in an earlier step, the documents that were not (and the reverse). Training as a
-    positive changes a document's scores, so the two kinds cannot be compared. If fewer than
-    :data:`LEAST_RANKED` of the batch remain, all are marked.
-
-    Args:
-        known: bool ``[m, m]``, the known positives.
-        trained: bool ``[m]``, whether each pair's document was a positive in an earlier step.
-    """
-    marked: BoolArray = known | (trained[:, None] != trained)
-    marked[(~marked).sum(1) < LEAST_RANKED * len(trained)] = True
-    return marked
 
 
 def info_nce_losses(
@@ -276,6 +233,29 @@ class InfoNCELoss(InBatchLoss):
     def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
         """InfoNCE."""
         return info_nce_losses(similarity, self.temperature, excluded, first)
+
+
+def p_values(similarity: Tensor, excluded: Tensor | None, first: int = 0) -> Tensor:
+    """Rank each pair's document among the other documents of the batch, scaled to (0, 1).
+
+    If a of b other documents score higher, the result is (a + ½)/(b + 1). An equal score counts
+    half. For a random document, the result is uniform.
+
+    Args:
+        similarity: float ``[m, M]``; row i's positive is column ``first`` + i.
+        excluded: bool ``[m, M]``, the documents to exclude, such as known positives.
+        first: column of the first row's positive.
+
+    Returns:
+        float32 ``[m]``; NaN if no document is left to compare with.
+    """
+    rows = torch.arange(len(similarity), device=similarity.device)
+    others = torch.ones_like(similarity, dtype=torch.bool) if excluded is None else ~excluded
+    others[rows, first + rows] = False
+    gap = similarity - similarity[rows, first + rows][:, None]
+    above = (0.5 * (torch.sign(gap) + 1) * others).sum(1)
+    count = others.sum(1)
+    return torch.where(count > 0, (above + 0.5) / (count + 1), torch.nan)
 
 
 def _are_token_ids(columns: Sequence[dict[str, Any]]) -> bool:

@@ -248,7 +248,7 @@ class PairPruning(SamplerCallback):
         loader = kwargs["train_dataloader"]
         collator = loader.collate_fn
         for rows in self.data_sets:
-            collator.prompts = with_list_prompts(collator.prompts, rows.user_rows.lists)
+            collator.prompts = with_list_prompts(collator.prompts, rows.lists)
         processes, accumulation = process_count(), args.gradient_accumulation_steps
         prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
         lag = processes * (accumulation + 1 + args.dataloader_num_workers * prefetched)

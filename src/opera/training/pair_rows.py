@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,69 +38,12 @@ from opera.retrieval.models import with_separate_settings
 from opera.retrieval.prompts import Role
 from opera.retrieval.vectors import Vectors
 from opera.training.documents import KnownPositives
-from opera.training.loss import not_comparable
 from opera.training.sampler import Batch, Observations, Sampler
 
 LABEL_COLUMNS = ("label", "labels", "score", "scores")
 """sentence-transformers takes the first of these columns that exists as the label."""
 Prompts = str | Mapping[str, Any] | None
 """``args.prompts``: one prompt, or prompts by column, by data set, or by data set and column."""
-
-
-class UserRows(NamedTuple):
-    """The rows of a user's data set.
-
-    Attributes:
-        dataset: a row for each positive, a column for each negative.
-        label: the column of labels, if there is one.
-        columns: the text columns, in the order of the loss.
-        lists: the columns that each column with lists of negatives has become.
-        relevant: int64 ``[N]``, the rows that train.
-        texts: the texts of the relevant rows by column.
-    """
-
-    dataset: Dataset
-    label: str | None
-    columns: list[str]
-    lists: dict[str, list[str]]
-    relevant: NDArray[np.int64]
-    texts: dict[str, list[str]]
-
-
-def read_rows(dataset: Any, place: str) -> UserRows:
-    """Read a data set; ``place`` names it in messages.
-
-    Raises:
-        DataError: if it is empty, has fewer than two text columns, or holds values that are not
-            texts.
-    """
-    if not isinstance(dataset, Dataset):
-        raise DataError(
-            f"{place}: must be a datasets.Dataset or DatasetDict, got {shown(type(dataset))}"
-        )
-    names = dataset.column_names
-    label = next((column for column in LABEL_COLUMNS if column in names), None)
-    text_columns = [column for column in names if column not in (label, "dataset_name")]
-    if len(text_columns) < 2:
-        raise DataError(
-            f"{place}: must have two text columns, the query and its positive document, got "
-            f"{shown(tuple(text_columns))}"
-        )
-    dataset, user_row, lists = without_lists(dataset, text_columns, place)
-    if len(dataset) == 0:
-        raise DataError(f"{place}: must have at least one row, got an empty data set")
-    relevant = _relevant_rows(dataset, label)
-    if left_out := len(dataset) - len(relevant):
-        log.warning(
-            "%s: skipped %d of %s: their label is 0",
-            *(place, left_out, counted(len(dataset), "row")),
-        )
-    texts = dataset[relevant]
-    columns = [name for column in text_columns for name in lists.get(column, [column])]
-    for number, column in enumerate(columns):
-        column_place = f"{place}: row %d, column {column!r}"
-        _check_texts(column_place, user_row[relevant], texts[column], may_be_empty=number > 1)
-    return UserRows(dataset, label, columns, lists, relevant, texts)
 
 
 def without_lists(
@@ -202,6 +145,8 @@ def prompt_of(prompts: Prompts, name: str, column: str) -> str:
     return prompts if isinstance(prompts, str) else ""
 
 
+LEAST_RANKED = 1 / 8
+"""Smallest fraction of a batch to rank a document among; a rank among one or two says little."""
 ONLY = ""
 """Name of a single data set."""
 ADVICE_ONCE = (
@@ -236,7 +181,9 @@ class PairRows:
     Attributes:
         dataset: the rows with pair ids as the label column; -1 for rows that are not relevant. A
             list of positives becomes a row for each.
-        user_rows: the relevant rows of the user's data set.
+        user_rows: the user's data set with a row for each positive, a column for each negative.
+        label: its column of labels, if there is one.
+        lists: the columns that each column with lists of negatives has become.
         columns: the text columns, in the order of the loss.
         documents: int64 ``[N, c]``, each pair's positive and negatives. Equal texts have one
             number; those of ``data.corpus`` come first.
@@ -261,14 +208,13 @@ class PairRows:
     length = batch_size = epoch_start = _to_skip = 0
 
     def __init__(self, name: str, dataset: Any, first: int) -> None:
+        self.name, self.first = name, first
         place = f"dataset['{name}']" if name else "dataset"
-        self.user_rows = rows = read_rows(dataset, place)
-        self.name, self.first, self.columns = name, first, rows.columns
-        texts = [rows.texts[column] for column in rows.columns]
+        relevant, texts = self._read(dataset, place)
         pair_query, queries = _distinct(texts[0])
         numbers, documents = _distinct([text for column in texts[1:] for text in column])
         order = np.argsort(pair_query, kind="stable")
-        self.row_of_pair = rows.relevant[order]
+        self.row_of_pair = relevant[order]
         self.documents = numbers.reshape(len(texts) - 1, len(order)).T[order]
         self.pairs = pairs = TrainingPairs.from_arrays(pair_query[order], self.documents[:, 0])
         corpus = documents.select(np.arange(pairs.pair_doc.max() + 1))
@@ -282,16 +228,51 @@ class PairRows:
         self._trained_documents: NDArray[np.bool_] = np.zeros(len(corpus), dtype=bool)
         self._trained_copies: NDArray[np.bool_] = np.zeros(pairs.n_pairs, dtype=bool)
 
+    def _read(self, dataset: Any, place: str) -> tuple[NDArray[np.int64], list[list[str]]]:
+        """Read the user's data set; ``place`` names it in messages.
+
+        Returns:
+            The rows that train, int64 ``[N]``, and their texts by column.
+        """
+        if not isinstance(dataset, Dataset):
+            raise DataError(
+                f"{place}: must be a datasets.Dataset or DatasetDict, got {shown(type(dataset))}"
+            )
+        names = dataset.column_names
+        self.label = next((column for column in LABEL_COLUMNS if column in names), None)
+        text_columns = [column for column in names if column not in (self.label, "dataset_name")]
+        if len(text_columns) < 2:
+            raise DataError(
+                f"{place}: must have two text columns, the query and its positive document, got "
+                f"{shown(tuple(text_columns))}"
+            )
+        self.user_rows, user_row, self.lists = without_lists(dataset, text_columns, place)
+        if (total := len(self.user_rows)) == 0:
+            raise DataError(f"{place}: must have at least one row, got an empty data set")
+        relevant = _relevant_rows(self.user_rows, self.label)
+        if left_out := total - len(relevant):
+            log.warning(
+                "%s: skipped %d of %s: their label is 0",
+                *(place, left_out, counted(total, "row")),
+            )
+        rows = self.user_rows[relevant]
+        self.columns = [
+            name for column in text_columns for name in self.lists.get(column, [column])
+        ]
+        for number, column in enumerate(self.columns):
+            column_place = f"{place}: row %d, column {column!r}"
+            _check_texts(column_place, user_row[relevant], rows[column], may_be_empty=number > 1)
+        return relevant, [rows[column] for column in self.columns]
+
     def _with_ids(self) -> Dataset:
         """Return the data set with pair ids as its label column."""
-        user_rows, label, *_ = self.user_rows
-        pair_ids = np.full(len(user_rows), -1, dtype=np.int64)
+        pair_ids = np.full(len(self.user_rows), -1, dtype=np.int64)
         pair_ids[self.row_of_pair] = np.arange(self.first, self.first + self.pairs.n_pairs)
-        name = label or LABEL_COLUMNS[0]
-        texts = user_rows.select_columns([*self.columns])
+        name = self.label or LABEL_COLUMNS[0]
+        texts = self.user_rows.select_columns([*self.columns])
         ids = Dataset(pa.table({name: pair_ids}))
         dataset = concatenate_datasets([texts.with_format(None), ids], axis=1)
-        transform = user_rows.format["format_kwargs"].get("transform")
+        transform = self.user_rows.format["format_kwargs"].get("transform")
         if transform is not None:
             dataset.set_transform(lambda batch: {**transform(batch), name: batch[name]})
         return dataset
@@ -302,11 +283,10 @@ class PairRows:
 
     def labels(self, pair_ids: IntArray, device: torch.device) -> Tensor | None:
         """Return the user's labels of pairs as a tensor, or ``None`` without labels."""
-        user_rows, label, *_ = self.user_rows
-        if label is None:
+        if self.label is None:
             return None
-        labels = user_rows.select_columns([label]).with_format(None)
-        return torch.tensor(labels[self.rows(pair_ids)][label], device=device)
+        labels = self.user_rows.select_columns([self.label]).with_format(None)
+        return torch.tensor(labels[self.rows(pair_ids)][self.label], device=device)
 
     def encode(self, model: SentenceTransformer, prompts: Prompts) -> dict[Role, Vectors]:
         """Encode the distinct queries and documents with the prompts of training, or read the
@@ -389,11 +369,20 @@ class PairRows:
         return known & np.tile(is_ours, documents.shape[1])
 
     def not_comparable(self, pair_ids: IntArray) -> BoolArray:
-        """Mark the positives of the batch to leave out of a pair's ranking: bool ``[m, m]``."""
-        pairs = self.pairs
-        documents = pairs.pair_doc[pair_ids]
-        known = self.known.contains(pairs.pair_query[pair_ids][:, None], documents)
-        return not_comparable(known, self._trained_documents[documents])
+        """Mark the positives of the batch that a pair's document must not be ranked among: bool
+        ``[m, m]``.
+
+        Two kinds are marked: the known positives of the query, and, if the pair's document was a
+        positive in an earlier step, the documents that were not (and the reverse). Training as a
+        positive changes a document's scores, so the two kinds cannot be compared. If fewer than
+        :data:`LEAST_RANKED` of the batch remain, all are marked.
+        """
+        documents = self.pairs.pair_doc[pair_ids]
+        known = self.known.contains(self.pairs.pair_query[pair_ids][:, None], documents)
+        trained = self._trained_documents[documents]
+        marked: BoolArray = known | (trained[:, None] != trained)
+        marked[(~marked).sum(1) < LEAST_RANKED * len(trained)] = True
+        return marked
 
     def review(self, seed: int) -> dict[str, Any]:
         """Describe the pairs to review; their ids are rows of the data set."""
