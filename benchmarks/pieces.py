@@ -32,7 +32,6 @@ from transformers import AttentionInterface
 from opera.data import load_data
 from opera.encoder import TokenModel
 from opera.encoder import _attention as attention
-from opera.encoder import _packing as packing
 from opera.encoder import _token_model as token_model
 from opera.encoder._token_model import Column
 from opera.encoder._token_source import token_ids
@@ -67,13 +66,13 @@ def torch_attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor
 
 def switch(piece: str) -> None:
     """Switch all pieces on but one."""
-    packing._may_pack = (lambda *unused: False) if piece == "packing" else MAY_PACK
-    packing.HashedDropout = nn.Dropout if piece == "dropout" else DROPOUT
+    token_model._may_pack = (lambda *unused: False) if piece == "packing" else MAY_PACK
+    token_model.HashedDropout = nn.Dropout if piece == "dropout" else DROPOUT
     token_model.TOKENS_AT_ONCE = 2**62 if piece == "portions" else PORTION
     AttentionInterface.register(attention.NAME, torch_attention if piece == "attention" else attention.packed_attention)
 
 
-MAY_PACK, DROPOUT, PORTION = packing._may_pack, packing.HashedDropout, token_model.TOKENS_AT_ONCE
+MAY_PACK, DROPOUT, PORTION = token_model._may_pack, token_model.HashedDropout, token_model.TOKENS_AT_ONCE
 
 
 def steps(model: SentenceTransformer, length: int, pairs: int, rounds: int) -> list[list[Column]]:
@@ -115,13 +114,13 @@ def main() -> None:
     model = SentenceTransformer(str(locate_model("minilm")), device="cpu")
 
     def train(batch: list[Column]) -> None:
-        with packing.packing(model.train()):
+        with token_model.packing(model.train()):
             embeddings = torch.cat(TokenModel(model).embed_columns(batch))
             (embeddings @ embeddings.T).logsumexp(1).sum().backward()
         model.zero_grad()
 
     def encode(batch: list[Column]) -> None:
-        with packing.packing(model.eval()), torch.no_grad():
+        with token_model.packing(model.eval()), torch.no_grad():
             TokenModel(model).embed_columns(batch)
 
     columns = {}

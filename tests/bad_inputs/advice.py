@@ -67,7 +67,7 @@ NOT_ADVICE = {
     "--repo-type",  # an option of the program hf
     "--local-dir",
 }
-EXAMPLES = {"cli/__init__.py", "cli/train.py", "cli/scoring.py"}
+EXAMPLES = {"cli/__init__.py", "cli/scoring.py"}
 """Files with commands to copy; tests of these commands run them."""
 
 

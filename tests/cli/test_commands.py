@@ -136,7 +136,7 @@ def test_the_command_line_and_python_show_a_warning_once(
 def test_a_signal_in_the_quickstart_prints_how_to_start_again(
     run_opera: Opera, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opera.run.quickstart.load_python", lambda *_: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr("opera.run.adapt.load_python", lambda *_: signal.raise_signal(signal.SIGTERM))
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     done = run_opera("quickstart")
     signal.signal(signal.SIGTERM, before)

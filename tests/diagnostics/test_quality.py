@@ -8,8 +8,7 @@ import pytest
 from distinct import pool_of
 from opera.data.pairs import TrainingPairs
 from opera.diagnostics.inspect import estimate_quality, relative_rank
-from opera.labels.estimate import estimate
-from opera.labels.visits import FirstVisits
+from opera.labels.estimate import FirstVisits, estimate
 from opera.training.pretrained_scores import CBSRanks, rank_among_random
 
 

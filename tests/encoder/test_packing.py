@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from backbones import write_backbone
 from opera.encoder import TokenModel
-from opera.encoder import _packing as packing_module
+from opera.encoder import _token_model as packing_module
 from opera.encoder._attention import NAME
-from opera.encoder._packing import packing, packs
+from opera.encoder._token_model import packing, packs
 from opera.encoder._token_source import TokenIds, token_ids
 from opera.retrieval.models import checkpoint_gradients, load_model
 

@@ -18,7 +18,7 @@ from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError
 from opera.data import Mixture, load_all
 from opera.data.splits import draw_missing_splits
-from opera.guard import choice, dev_corpus
+from opera.guard import choice
 from opera.run import steps
 from opera.run_folder.folder import Run
 from opera.training.prepare import load_and_check
@@ -126,8 +126,7 @@ def test_the_record_says_why(guarded: Run) -> None:
 def test_a_dev_split_of_the_data_is_used_and_trained_around(
     make_beir: Callable[..., Path], bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (dev_corpus, choice):
-        monkeypatch.setattr(module, "GUARD_DOCUMENTS", 100)
+    monkeypatch.setattr(choice, "GUARD_DOCUMENTS", 100)
     run = opera.adapt(make_beir(dev=True), model=bert_model, out=tmp_path / "run", **{**REFIT, "max_steps": 3})
     guard = run.record.guard
     assert guard is not None

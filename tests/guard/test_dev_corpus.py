@@ -12,16 +12,14 @@ import opera
 from opera.config.recipe import make_recipe
 from opera.data import Mixture, RetrievalData, load_all
 from opera.guard import choice
-from opera.guard import dev_corpus as module
-from opera.guard.dev_corpus import best_documents, dev_corpus, reduced_corpus
+from opera.guard.choice import best_documents, dev_corpus, reduced_corpus
 from opera.retrieval.search import search_corpus
 from opera.training.prepare import Prepared, load_and_check
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    for user in (module, choice):
-        monkeypatch.setattr(user, "GUARD_DOCUMENTS", 100)
+    monkeypatch.setattr(choice, "GUARD_DOCUMENTS", 100)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +41,7 @@ def rows_of(data: RetrievalData) -> np.ndarray:
 def test_it_holds_the_relevant_documents_then_the_best_then_others(
     prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DEPTH", 1)
+    monkeypatch.setattr(choice, "DEPTH", 1)
     relevant = np.unique(prepared.data.with_splits.joined.split("dev").relevant().doc_rows)
     queries = prepared.data.with_splits.joined.judged_qrels("dev").query_rows
     first = search_corpus(prepared.model.encoder, prepared.data.with_splits.joined, queries, 1).doc_rows.ravel()
@@ -59,7 +57,7 @@ def test_it_holds_the_relevant_documents_then_the_best_then_others(
 def test_the_fine_tuned_models_best_documents_are_ranked_too(
     prepared: Prepared, beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DEPTH", 1)
+    monkeypatch.setattr(choice, "DEPTH", 1)
     (base,) = best_documents(prepared.model.encoder, prepared.data.with_splits, prepared.settings)
     calls = list[tuple[np.ndarray, Mixture]]()
 
@@ -86,8 +84,7 @@ def test_the_best_documents_of_keyword_search_are_ranked_too(
         return dev_corpus(data, best, settings)
 
     monkeypatch.setattr(choice, "dev_corpus", corpus)
-    for user in (module, choice):
-        monkeypatch.setattr(user, "DEPTH", 3)
+    monkeypatch.setattr(choice, "DEPTH", 3)
     settings = {"max_steps": 3, "per_device_train_batch_size": 8, "learning_rate": 0.05, "refit": False}
     run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", method="ft", **settings)
     [best] = calls

@@ -9,13 +9,13 @@ import torch
 from opera.data.pairs import TrainingPairs
 from opera.labels.estimate import (
     FEWEST,
+    FirstVisits,
     beside_siblings,
     estimate,
     noise_interval,
     noise_rate,
     probability_wrong,
 )
-from opera.labels.visits import FirstVisits
 from opera.methods import METHODS, Plan
 from opera.training.loss import p_values
 from worlds import make_pairs

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import opera.run.quickstart as q
+import opera.run.adapt as q
 from grids import write_unfinished_run
 from opera.cli import app
 from opera.cli.options import Screen

@@ -23,12 +23,11 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from opera.cli.compare import compare, report
+from opera.cli.compare import compare, report, review
 from opera.cli.deploy import export, push
 from opera.cli.evaluate import evaluate, search
 from opera.cli.inspect import inspect
 from opera.cli.options import is_main_process
-from opera.cli.review import review
 from opera.cli.scoring import mine, pairs, score
 from opera.cli.train import quickstart, train
 from opera.config.training import TrainSettings, flag_of

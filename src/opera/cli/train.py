@@ -314,7 +314,7 @@ def quickstart(
     """Teach all-MiniLM-L6-v2 to search the Python standard library: about 5 minutes on 2 cores."""
     check_folder(out / "run", "--out")  # importing torch fails if the current folder was deleted
 
-    from opera.run.quickstart import quickstart as run_quickstart
+    from opera.run.adapt import quickstart as run_quickstart
 
     with interruptible(lambda: "the same command with --overwrite starts again"):
         run = run_quickstart(out, method, seed, overwrite)

@@ -1,10 +1,13 @@
-"""The guard in a run: measure mixtures of base and fine-tuned weights on dev, and choose λ."""
+"""The guard in a run: measure mixtures of base and fine-tuned weights on dev, and choose λ.
+
+Dev queries rank a part of a large corpus, because the guard encodes it for every λ.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -13,17 +16,13 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
+from opera.config.training import TrainSettings
+from opera.core.arrays import IntArray
 from opera.core.processes import from_main
+from opera.core.rng import generator
 from opera.core.terminal import counted, log
-from opera.data import Mixture
+from opera.data import Mixture, Qrels, RetrievalData
 from opera.data.splits import asks_about_known, known_fraction
-from opera.guard.dev_corpus import (
-    DEPTH,
-    GUARD_DOCUMENTS,
-    best_documents,
-    dev_corpus,
-    evaluate_dev,
-)
 from opera.guard.rule import (
     QueryKind,
     anchors_of,
@@ -37,10 +36,11 @@ from opera.guard.rule import (
     rows_of_sets,
     verdict_of,
 )
-from opera.retrieval.encoder import EmbeddingParts
-from opera.retrieval.evaluation import Evaluation, KeywordSearch
+from opera.retrieval.encoder import EmbeddingParts, Encoder, rows_digest
+from opera.retrieval.evaluation import Evaluation, KeywordSearch, evaluate_encoder
 from opera.retrieval.keywords import POOL
 from opera.retrieval.measures import parse_measures
+from opera.retrieval.search import search_corpus
 from opera.run_folder.record import CurvePoint, GuardRecord, KeywordsRecord, SecondTraining
 from opera.training.prepare import Prepared, encoder_of
 
@@ -302,3 +302,92 @@ def _query_kinds(prepared: Prepared) -> dict[str, QueryKind]:
     return {
         "like test": QueryKind(all_rows, known_fraction(prepared.data.before_dev.joined, "test"))
     }
+
+
+GUARD_DOCUMENTS = 10_000
+"""Most documents that dev queries rank with a transformer."""
+DEPTH = 20
+"""Best documents of each model and query in the reduced corpus, if the limit allows."""
+
+
+def best_documents(
+    encoder: Encoder, mixture: Mixture, settings: TrainSettings
+) -> list[NDArray[np.int64]]:
+    """Encode the corpus, and return the rows of each dev query's :data:`DEPTH` best documents.
+
+    The result has an array ``[n, k]`` per data set, best first.
+    """
+    return [
+        search_corpus(
+            encoder, data_set, data_set.judged_qrels("dev").query_rows, DEPTH, settings.corpus_text
+        ).doc_rows.astype(np.int64)
+        for data_set in mixture.data_sets
+    ]
+
+
+def dev_corpus(
+    mixture: Mixture, best: Sequence[NDArray[np.int64]], settings: TrainSettings
+) -> Mixture:
+    """Reduce the corpus to :data:`GUARD_DOCUMENTS`, divided among data sets by their size.
+
+    Args:
+        mixture: the data sets.
+        best: for each data set, an array ``[rankings, k]`` of document rows to include, best first;
+            -1 for none.
+        settings: the run's.
+    """
+    all_documents = len(mixture.joined.corpus)
+    return Mixture.of(
+        *(
+            reduced_corpus(
+                data_set,
+                rows,
+                max(1, GUARD_DOCUMENTS * len(data_set.corpus) // all_documents),
+                settings,
+            )
+            for data_set, rows in zip(mixture.data_sets, best, strict=True)
+        )
+    )
+
+
+def reduced_corpus(
+    data: RetrievalData, best: NDArray[np.int64], limit: int, settings: TrainSettings
+) -> RetrievalData:
+    """Reduce the corpus to ``limit`` documents, or to the relevant documents if there are more.
+
+    The relevant documents come first, then the best document of each ranking, then the second best,
+    and so on, up to the last rank that fits. Random documents fill the rest. Documents without a
+    text are excluded.
+    """
+    qrels, corpus_text = data.judged_qrels("dev"), settings.corpus_text
+    chosen: IntArray = np.unique(qrels.relevant().doc_rows)
+    empty = np.setdiff1d(data.corpus.empty_rows(corpus_text), chosen)
+    for documents in best.T:
+        extended = np.setdiff1d(np.union1d(chosen, documents[documents >= 0]), empty)
+        if len(extended) > limit:
+            break
+        chosen = extended
+    rest = np.setdiff1d(np.arange(len(data.corpus)), np.union1d(chosen, empty))
+    rest = generator(settings.seed, "guard.documents").permutation(rest)
+    rows = np.sort(np.concatenate([chosen, rest[: max(0, limit - len(chosen))]])).astype(np.int64)
+    judged = np.isin(qrels.doc_rows, rows)
+    dev = Qrels.from_arrays(
+        qrels.query_rows[qrels.query_index[judged]],
+        np.searchsorted(rows, qrels.doc_rows[judged]),
+        qrels.grades[judged],
+    )
+    return replace(
+        data,
+        fingerprint=f"{data.fingerprint}/documents/{rows_digest(rows)}",
+        corpus=data.corpus.select(rows),
+        splits={"dev": dev},
+        given_negatives=None,
+        held_out=None,
+        teacher=None,
+    )
+
+
+def evaluate_dev(encoder: Encoder, mixture: Mixture, settings: TrainSettings) -> Evaluation:
+    """Measure a model on dev."""
+    measure = settings.metric_for_best_model
+    return evaluate_encoder(encoder, mixture, "dev", [measure], settings.corpus_text)

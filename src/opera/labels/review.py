@@ -30,8 +30,7 @@ from opera.data.decisions import NOT_KNOWN
 from opera.data.id_lists import cut
 from opera.data.pairs import TrainingPairs
 from opera.data.spreadsheets import with_apostrophes
-from opera.labels.estimate import NoisyLabels
-from opera.labels.visits import FirstVisits
+from opera.labels.estimate import FirstVisits, NoisyLabels
 
 LONG, SHORT = 2000, 300
 """Characters of the text to judge (also in ``suspicious_pairs.csv``), and of other documents of the

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.settings import Settings
 from opera.data.pairs import TrainingPairs
-from opera.labels.visits import FirstVisits
+from opera.labels.estimate import FirstVisits
 
 
 class PairScores:

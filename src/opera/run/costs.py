@@ -18,8 +18,7 @@ from opera.config.recipe import make_recipe
 from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.core.terminal import counted
-from opera.guard.choice import Weights
-from opera.guard.dev_corpus import GUARD_DOCUMENTS
+from opera.guard.choice import GUARD_DOCUMENTS, Weights
 from opera.guard.rule import mixing_weights_to_try
 from opera.retrieval.models import is_static
 from opera.run_folder.folder import RunWriter

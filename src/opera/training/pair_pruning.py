@@ -25,9 +25,8 @@ from opera.core.errors import ModelError, RunFolderError, SettingError, Training
 from opera.core.files import check_output, is_page
 from opera.core.processes import process_count, process_index
 from opera.core.terminal import log, shown
-from opera.labels.estimate import NoisyLabels
+from opera.labels.estimate import FirstVisits, NoisyLabels
 from opera.labels.review import SUFFIXES, chosen_items, write_review
-from opera.labels.visits import FirstVisits
 from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
 from opera.retrieval.device import refuse_differences
 from opera.run_folder.folder import SAMPLER_FILE

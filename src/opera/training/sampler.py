@@ -21,7 +21,7 @@ from opera.core.errors import TrainingError
 from opera.core.rng import generator
 from opera.core.terminal import counted
 from opera.data.pairs import TrainingPairs
-from opera.labels.visits import FirstVisits
+from opera.labels.estimate import FirstVisits
 from opera.methods import Draw, Method, Plan
 from opera.training.negatives import Negatives
 
@@ -71,7 +71,7 @@ class Observations(NamedTuple):
         pair_ids: int64 ``[m]``.
         similarity: float32 ``[m]``, the similarity of query and document.
         loss: float32 ``[m]``, without weights.
-        p: float32 ``[m]``, the p-values of :class:`opera.labels.visits.FirstVisits`.
+        p: float32 ``[m]``, the p-values of :class:`opera.labels.estimate.FirstVisits`.
     """
 
     pair_ids: IntArray

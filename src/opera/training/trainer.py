@@ -34,8 +34,7 @@ from opera.core.processes import from_main, process_count, process_index
 from opera.core.settings import resolved
 from opera.core.terminal import log
 from opera.encoder import TokenModel
-from opera.labels.estimate import NoisyLabels, estimate
-from opera.labels.visits import FirstVisits
+from opera.labels.estimate import FirstVisits, NoisyLabels, estimate
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import (
