@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from opera.data import TextTable
+from opera.data import TextTable, load_data, texts
+from opera.data.texts import without_extra_space
 
 
 @pytest.mark.parametrize("count", [0, 1, 2500])
@@ -17,6 +23,25 @@ def test_rows_are_selected_in_any_order(monkeypatch: pytest.MonkeyPatch, count: 
     selected = table.select(rows)
     assert selected.table.schema == table.table.schema
     assert (selected.ids(), selected.texts()) == expected == (table.ids(rows), table.texts(rows))
+
+
+@given(st.text(alphabet=["a", "é", " ", *map(chr, range(9, 14)), "\x1c", "\x85", "\xa0", "\u2003", "\u3000"]))
+def test_equal_words_give_equal_texts(text: str) -> None:
+    assert without_extra_space(text) == " ".join(text.split())
+
+
+def test_hashes_are_computed_once_per_data_set(make_beir: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_beir()
+
+    def hashes() -> list[list[int]]:
+        data = load_data(folder)
+        return [column.tolist() for column in (data.corpus.digests, data.corpus.text_digests, data.queries.digests)]
+
+    computed = hashes()
+    monkeypatch.setattr(texts, "digests_of", None)  # a second hash would fail
+    assert hashes() == computed
+    corpus = load_data(folder).corpus
+    assert TextTable(corpus.table, parts=(corpus, corpus)).digests.tolist() == computed[0] * 2
 
 
 def test_rows_are_found_by_id() -> None:

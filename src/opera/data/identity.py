@@ -17,7 +17,6 @@ from opera.core.terminal import log, shown
 from opera.data.pairs import pair_keys, split_keys
 from opera.data.qrels import Qrels, TeacherScores
 from opera.data.retrieval_data import RetrievalData
-from opera.data.texts import digests_of
 
 
 def text_keys(data: RetrievalData, qrels: Qrels) -> NDArray[np.int64]:
@@ -45,9 +44,8 @@ def query_documents(
         Positions in ``query_rows``, and rows of the corpus: both int64 ``[m]``.
     """
     queries, titled = data.queries.digests[query_rows], data.corpus.titled_rows
-    by_text = digests_of(data.corpus.by_turns(titled), len(titled))
     place, document = equal_places(queries, data.corpus.digests)
-    place_by_text, document_by_text = equal_places(queries, by_text)
+    place_by_text, document_by_text = equal_places(queries, data.corpus.text_digests[titled])
     return (
         np.concatenate([place, place_by_text]),
         np.concatenate([document, titled[document_by_text]]),

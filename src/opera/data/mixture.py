@@ -149,7 +149,8 @@ def _joined_tables(data_sets: Sequence[RetrievalData], tables: Sequence[TextTabl
         for chunk in table.table["id"].chunks
     ]
     texts = pa.concat_tables([table.table for table in tables])
-    return TextTable(texts.set_column(0, "id", pa.chunked_array(ids, pa.string())))
+    texts = texts.set_column(0, "id", pa.chunked_array(ids, pa.string()))
+    return TextTable(texts, parts=tuple(tables))
 
 
 def _joined(

@@ -111,9 +111,8 @@ class DataBuilder:
 
         The batches have the columns id, title and text.
         """
-        self.tables[kind] = TextTable(
-            open_arrow(self._write(f"{kind}.arrow", TEXT_SCHEMA, batches))
-        )
+        path = self._write(f"{kind}.arrow", TEXT_SCHEMA, batches)
+        self.tables[kind] = TextTable(open_arrow(path))
 
     def _write(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Path:
         path = self.folder / name
@@ -186,8 +185,8 @@ def _stored_fields(home: Path) -> dict[str, Any]:
             "splits": {split: read(Qrels, split) for split in about["splits"]},
             "given_negatives": read(DocumentLists, "negatives") if about["negatives"] else None,
             "teacher": read(TeacherScores, "teacher") if "teacher/scores" in arrays else None,
-            "corpus": TextTable(open_arrow(home / "corpus.arrow")),
-            "queries": TextTable(open_arrow(home / "queries.arrow")),
+            "corpus": TextTable.open(home / "corpus.arrow"),
+            "queries": TextTable.open(home / "queries.arrow"),
             "skipped": open_arrow(home / SKIPPED) if (home / SKIPPED).exists() else None,
             "query_prompt": about.get("query_prompt"),
             "notes": tuple(about["notes"]),
