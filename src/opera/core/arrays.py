@@ -22,6 +22,14 @@ def slices(count: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
+def concatenated_ranges(first: IntArray, counts: IntArray) -> NDArray[np.int64]:
+    """Return ``first[0]``, ``first[0] + 1``, ... (``counts[0]`` numbers), then those of the next
+    range: int64.
+    """
+    begins = np.cumsum(counts) - counts
+    return np.arange(counts.sum()) + np.repeat(first - begins, counts)
+
+
 def normalise(rows: NDArray[np.float32]) -> IntArray:
     """Scale rows to length 1 in place. A row of zeros (a text without tokens) stays.
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import IntArray
+from opera.core.arrays import IntArray, concatenated_ranges
 from opera.core.terminal import log, shown
 from opera.data.pairs import pair_keys, split_keys
 from opera.data.qrels import Qrels, TeacherScores
@@ -59,9 +59,8 @@ def equal_places(
     order = np.argsort(right, kind="stable")
     sides: tuple[Literal["left", "right"], ...] = ("left", "right")
     first, end = (np.searchsorted(right, left, side, order) for side in sides)
-    counts = end - first
-    shift = np.repeat(first - (np.cumsum(counts) - counts), counts)
-    return np.repeat(np.arange(len(left)), counts), order[shift + np.arange(len(shift))]
+    places = concatenated_ranges(first, end - first)
+    return np.repeat(np.arange(len(left)), end - first), order[places]
 
 
 def documents_that_are_queries(data: RetrievalData, qrels: Qrels) -> NDArray[np.int64]:

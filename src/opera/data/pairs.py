@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import BoolArray, FloatArray, IntArray
+from opera.core.arrays import BoolArray, FloatArray, IntArray, concatenated_ranges
 
 NO_PAIRS = np.empty(0, dtype=np.int64)
 
@@ -92,10 +92,8 @@ class TrainingPairs:
             Pair ids, int64 ``[M]``, and the offsets of the queries in them, int64 ``[m + 1]``.
         """
         first = self.query_offsets[queries]
-        offsets = np.concatenate(
-            [[0], np.cumsum(self.query_offsets[np.asarray(queries) + 1] - first)]
-        )
-        return np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], np.diff(offsets)), offsets
+        counts = self.query_offsets[np.asarray(queries) + 1] - first
+        return concatenated_ranges(first, counts), np.concatenate([[0], np.cumsum(counts)])
 
 
 class DecidedPairs(NamedTuple):

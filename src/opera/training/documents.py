@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import BoolArray, IntArray
+from opera.core.arrays import BoolArray, IntArray, concatenated_ranges
 from opera.data import RetrievalData
-from opera.data.identity import query_documents, text_keys
+from opera.data.identity import equal_places, query_documents, text_keys
 from opera.data.pairs import TrainingPairs, pair_keys, split_keys
 from opera.data.texts import CorpusText
 
@@ -119,15 +119,27 @@ class KnownPositives:
         Returns:
             bool ``[m, B · c]``: all positives, all first negatives, and so on.
         """
-        known = self.contains(queries[:, None], documents.T.ravel())
-        rows = np.arange(len(queries))
-        known[rows, first + rows] = False
+        columns, n = self.document_group[documents.T.ravel()], len(queries)
+        known = np.zeros((n, len(columns)), dtype=bool)
+        row, document = self._positives_of(self.query_group[queries])
+        place, column = equal_places(document, columns)
+        known[row[place], column] = True
+        known[np.arange(n), first + np.arange(n)] = False
         return known
 
     def of_query(self, query: int) -> NDArray[np.int64]:
         """Return the groups of a training query's known positives."""
-        keys = pair_keys(self.query_group[query] + np.arange(2), np.zeros(1, dtype=np.int64))
-        return split_keys(self.keys[slice(*np.searchsorted(self.keys, keys))])[1]
+        return self._positives_of(self.query_group[[query]])[1]
+
+    def _positives_of(
+        self, query_groups: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return positions in ``query_groups`` and the groups of the known positives there."""
+        bounds = pair_keys(query_groups + np.array([[0], [1]]), np.zeros(1, dtype=np.int64))
+        first, end = np.searchsorted(self.keys, bounds)
+        places = concatenated_ranges(first, end - first)
+        position = np.repeat(np.arange(len(query_groups)), end - first)
+        return position, split_keys(self.keys[places])[1]
 
     def _keys_of(self, queries: IntArray, docs: IntArray) -> NDArray[np.int64]:
         return pair_keys(self.query_group[queries], self.document_group[docs])
