@@ -284,7 +284,11 @@ def _save_and_measure(
         with session.phase("evaluate_after", "measuring the final model on test"):
             if not reads_vectors(model):  # an adapter is measured on the vectors that it trained on
                 model = load_model(session.run.path / MODEL_FOLDER, prepared.model.encoder.device)
-            final_encoder = encoder_of(model, prepared.settings, embeddings=embeddings)
+            # searches with the final model will need its embeddings again
+            keeps = embeddings is None and not prepared.is_static
+            final_encoder = encoder_of(
+                model, prepared.settings, embeddings=embeddings, use_cache=keeps
+            )
             final = _on_test(final_encoder, prepared)
     return fine_tuned or final, final, final_encoder
 

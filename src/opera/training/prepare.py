@@ -354,13 +354,14 @@ def encoder_of(
     settings: TrainSettings,
     show_progress: bool = True,
     embeddings: EmbeddingParts | None = None,
+    use_cache: bool = False,
 ) -> Encoder:
-    """Return an encoder without a cache on disk, for a model that changes in this run."""
+    """Return an encoder of a model; without a cache on disk if the model changes in this run."""
     return Encoder(
         model,
         settings.precision,
         settings.encode_batch_size,
-        use_cache=False,
+        use_cache=use_cache,
         show_progress=show_progress,
         memory=embeddings,
     )
