@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+import opera
 from opera.config.recipe import make_recipe
+from opera.core.errors import TrainingError
 from opera.data import load_all
+from opera.guard import choice
 from opera.guard.choice import Weights
-from opera.run.costs import time_run
+from opera.retrieval.encoder import Encoder
+from opera.run import costs as run_costs
+from opera.run import steps
+from opera.run.costs import corpus_passes, time_run
 from opera.training.prepare import load_and_check
 
 
@@ -26,3 +34,38 @@ def test_timing_leaves_the_model_and_the_disk_as_they_were(
     assert all(tensor.equal(after.tensors[name]) for name, tensor in before.tensors.items())
     assert costs.seconds > 0
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("model", "refit", "documents"),
+    [("bert", False, 10_000), ("bert", True, 10_000), ("bert", True, 100), ("static", True, 10_000)],
+)
+def test_the_estimated_passes_over_the_corpus_are_those_of_a_run(
+    model: str,
+    refit: bool,
+    documents: int,
+    beir: Path,
+    bert_model: Path,
+    static_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(choice, "GUARD_DOCUMENTS", documents)
+    monkeypatch.setattr(run_costs, "GUARD_DOCUMENTS", documents)
+    monkeypatch.setattr(choice, "choose_mixing_weight", lambda *arguments: 0.5)
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
+    counted: list[int] = []
+    embed = Encoder._vectors
+
+    def count(encoder: Encoder, source: Any, rows: Any, *arguments: Any) -> Any:
+        counted.append(len(rows) if source.task == "document" else 0)
+        return embed(encoder, source, rows, *arguments)
+
+    settings = {"method": "ft", "max_steps": 2, "per_device_train_batch_size": 8, "refit": refit}
+    folder = bert_model if model == "bert" else static_model
+    prepared = load_and_check(load_all([beir]), str(folder), make_recipe(settings))
+    monkeypatch.setattr(Encoder, "_vectors", count)
+    monkeypatch.setattr(steps, "time_run", Mock(side_effect=TrainingError("not timed here")))
+    opera.adapt(beir, model=folder, out=tmp_path / "run", **settings)
+    passes = sum(counted) / len(prepared.data.with_splits.joined.corpus)
+    assert corpus_passes(prepared, 2) == pytest.approx(passes, rel=0.2)

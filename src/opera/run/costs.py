@@ -20,7 +20,6 @@ from opera.core.settings import resolved
 from opera.core.terminal import counted
 from opera.guard.choice import GUARD_DOCUMENTS, Weights
 from opera.guard.rule import mixing_weights_to_try
-from opera.retrieval.models import is_static
 from opera.run_folder.folder import RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import Prepared
@@ -89,29 +88,41 @@ def time_run(prepared: Prepared, began: float) -> Costs:
 
 
 def _encoding_seconds(prepared: Prepared, steps: int) -> float:
-    """Estimate the seconds of encoding in a run of so many steps.
-
-    The run encodes the corpus for both models on test, and for each evaluation on dev. The guard
-    encodes a part of a large corpus for each λ that it tries. An adapter needs every text once.
-    """
-    settings, model, corpus = (
-        prepared.settings,
-        prepared.model,
-        prepared.data.with_splits.joined.corpus,
-    )
+    """Estimate the seconds of encoding in a run of so many steps."""
+    settings, corpus = prepared.settings, prepared.data.with_splits.joined.corpus
     if settings.query_vectors is not None:
         return 0.0
-    passes = 1.0
-    if model.base is None:
-        guarded = min(1.0, GUARD_DOCUMENTS / len(corpus)) * settings.guard
-        passes = 2 + guarded * len(mixing_weights_to_try(is_static(model.trained)))
-        passes += 0 if settings.eval_steps is None else steps // settings.eval_steps
     rows = np.linspace(0, len(corpus) - 1, min(TEXTS, len(corpus))).astype(np.int64)
     # spread evenly over the corpus, which is often sorted
     texts = corpus.texts(rows, settings.corpus_text)
     start = time.perf_counter()
-    model.encoder.encode(texts, "document")
-    return passes * len(corpus) * (time.perf_counter() - start) / len(texts)
+    prepared.model.encoder.encode(texts, "document")
+    seconds = (time.perf_counter() - start) / len(texts)
+    return corpus_passes(prepared, steps) * len(corpus) * seconds
+
+
+def corpus_passes(prepared: Prepared, steps: int) -> float:
+    """Estimate how often a run of so many steps encodes the corpus, if λ is between 0 and 1.
+
+    A part of the corpus counts as a fraction. A transformer's embeddings of a small corpus stay in
+    memory, and those of the base and the final model stay on disk.
+    """
+    settings, documents = prepared.settings, len(prepared.data.with_splits.joined.corpus)
+    if prepared.model.base is not None:  # an adapter needs every text once
+        return 1.0
+    static, base, final = prepared.is_static, 1, 1
+    passes = base + final + (0 if settings.eval_steps is None else steps // settings.eval_steps)
+    if static:  # it encodes faster than a cache would be read
+        passes += 2  # base on dev, and the search for missing labels
+    if not settings.guard:
+        return passes
+    part = 1.0 if static else min(1.0, GUARD_DOCUMENTS / documents)
+    mixtures = len(mixing_weights_to_try(static)) - 1 + prepared.refits
+    in_memory = part == 1.0 and not static
+    if in_memory:
+        return passes - final + mixtures + prepared.refits
+    ranking_for_the_guard, fine_tuned = 0 if static else 1, 1
+    return passes + ranking_for_the_guard + fine_tuned + part * mixtures
 
 
 def _seconds_per_step(prepared: Prepared) -> float:
