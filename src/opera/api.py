@@ -13,6 +13,7 @@ from opera.core.registry import load_extensions
 
 if TYPE_CHECKING:
     from opera.config.recipe import recipe as recipe
+    from opera.core.cache import cache as cache
     from opera.core.errors import DataError as DataError
     from opera.core.errors import InputError as InputError
     from opera.core.errors import ModelError as ModelError
@@ -50,6 +51,7 @@ _MODULES = {
     "compare": "opera.experiments.compare",
     "inspect": "opera.diagnostics.inspect",
     "load_data": "opera.data",
+    "cache": "opera.core.cache",
     "recipe": "opera.config.recipe",
     "review": "opera.run_folder.review",
     "report": "opera.experiments.report",
@@ -79,6 +81,7 @@ __all__ = [
     "StorageError",
     "TrainingError",
     "adapt",
+    "cache",
     "compare",
     "evaluate",
     "export",

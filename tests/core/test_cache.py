@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from opera.core.cache import cached, entry
+import opera
+from opera.core import cache
+from opera.core.cache import cache_folder, cache_limit, cached, entry
+from opera.core.errors import SettingError
+from opera.core.files import remove
 
 
 @pytest.fixture(autouse=True)
@@ -92,3 +98,48 @@ def test_processes_that_write_entries_at_once_do_not_disturb_each_other(tmp_path
         process.join()
     assert [process.exitcode for process in processes] == [0, 0, 0]
     assert len(list((tmp_path / "vectors").iterdir())) == 3 * 40
+
+
+def sized(kind: str, key: str, size: int, used: float) -> Path:
+    """Write an entry that no process uses."""
+    folder = cache_folder() / kind / key
+    folder.mkdir(parents=True)
+    (folder / "a").write_bytes(b"x" * size)
+    os.utime(folder, (used, used))
+    return folder
+
+
+def hold(folder: str, holds: Any, may_end: Any) -> None:
+    cached("vectors", Path(folder).name, never)
+    holds.set()
+    may_end.wait(60)
+
+
+def test_the_least_recently_used_entries_leave_first_but_none_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPERA_CACHE_LIMIT", "1e-6")  # 1,000 bytes
+    monkeypatch.setattr(cache, "_bytes_until_check", 0)
+    old, older, new = (sized("data", key, 400, used) for key, used in (("b", 200), ("a", 100), ("c", 300)))
+    in_use = sized("vectors", "oldest", 400, 50)
+    context = multiprocessing.get_context("spawn")
+    holds, may_end = context.Event(), context.Event()
+    process = context.Process(target=hold, args=(str(in_use), holds, may_end))
+    process.start()
+    assert holds.wait(60)
+    cached("tokens", "d", write)
+    assert [folder.is_dir() for folder in (in_use, older, old, new)] == [True, False, False, True]
+    assert [(entry.kind, entry.size) for entry in opera.cache()][-1] == ("tokens", 4)
+    may_end.set()
+    process.join()
+    assert {entry.kind for entry in opera.cache(clear=True)} == {"tokens"}, "this process uses it"
+
+
+def test_an_entry_whose_folder_was_deleted_is_written_again() -> None:
+    remove(cached("tokens", "e", write))
+    assert (cached("tokens", "e", write) / "a").is_file()
+    assert cached("tokens", "e", never).is_dir()
+
+
+def test_the_limit_is_a_number_of_gigabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPERA_CACHE_LIMIT", "20GB")
+    with pytest.raises(SettingError, match="OPERA_CACHE_LIMIT: must be a number of gigabytes, such as 20, got '20GB'"):
+        cache_limit()

@@ -23,6 +23,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from opera.cli.cache import cache
 from opera.cli.compare import compare, report, review
 from opera.cli.deploy import export, push
 from opera.cli.evaluate import evaluate, search
@@ -80,6 +81,7 @@ COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
         export: "run --onnx --int8 --out exported",
         push: "run your-name/your-model",
     },
+    "Maintain": {cache: "--clear"},
 }
 """The commands by group of ``opera --help``, each with an example."""
 

@@ -10,20 +10,21 @@ left.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import platformdirs
 from filelock import FileLock, Timeout
 
-from opera.core.arguments import user_path
-from opera.core.errors import RunFolderError
+from opera.core.arguments import flag, user_path
+from opera.core.errors import RunFolderError, SettingError
 from opera.core.files import finish_folder, remove, writing
-from opera.core.terminal import log
+from opera.core.terminal import counted, log, shown
 
 LOCK_FILE = ".running"
 PATIENCE = 2.0
@@ -116,10 +117,12 @@ def cached(
         names: the entry's files, if they are known in advance.
 
     Raises:
+        SettingError: as :func:`cache_limit`.
         StorageError: if the cache cannot be written, for example because the disk is full.
     """
+    cache_limit()  # a wrong limit must not end a run late
     folder = cache_folder() / kind / key
-    if not folder.is_dir():
+    while not _hold(folder):
         with writing(Path(folder.anchor), WHERE):
             folder.parent.mkdir(parents=True, exist_ok=True)
         lock = locked(folder.with_name(f".{key}.lock"))
@@ -155,4 +158,167 @@ def _write_entry(
         if not any((temporary / name).exists() for name in names):
             remove(temporary)
         raise
+    _make_room(size_of(temporary))
     temporary.rename(folder)
+
+
+GIGABYTE = 10**9
+LIMIT = 20.0
+"""The size of the cache in gigabytes, unless ``OPERA_CACHE_LIMIT`` sets another."""
+CHECKED_BYTES = 2 * 10**8
+"""A process looks at the size of the cache at its first new entry, then after so many bytes."""
+MOST_HELD = 200
+"""Most entries that a process holds, since each needs an open file."""
+_held: dict[Path, int] = {}
+_bytes_until_check = 0
+
+
+class CacheEntry(NamedTuple):
+    """A folder of the cache.
+
+    Attributes:
+        folder: the folder.
+        kind: the kind of contents, such as ``vectors``.
+        size: bytes.
+        used: the time of the last use, in seconds since 1970.
+    """
+
+    folder: Path
+    kind: str
+    size: int
+    used: float
+
+
+def cache_limit() -> float:
+    """Return the largest size of the cache in bytes.
+
+    Raises:
+        SettingError: if ``OPERA_CACHE_LIMIT`` is not a number of gigabytes.
+    """
+    text = os.environ.get("OPERA_CACHE_LIMIT")
+    try:
+        limit = LIMIT if text is None else float(text)
+    except ValueError:
+        limit = -1.0
+    if not limit >= 0:
+        raise SettingError(
+            f"OPERA_CACHE_LIMIT: must be a number of gigabytes, such as 20, got {shown(text)}"
+        )
+    return limit * GIGABYTE
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of the files in a folder."""
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
+def cache_entries() -> list[CacheEntry]:
+    """Return the entries of the cache, least recently used first."""
+    entries = []
+    for folder in cache_folder().glob("*/[!.]*/"):
+        with suppress(FileNotFoundError):  # another process deletes it
+            used = folder.stat().st_mtime
+            entries.append(CacheEntry(folder, folder.parent.name, size_of(folder), used))
+    return sorted(entries, key=lambda entry: entry.used)
+
+
+def shrink_cache(limit: float) -> list[CacheEntry]:
+    """Delete the least recently used entries until the cache has at most ``limit`` bytes.
+
+    Entries that a process uses stay.
+
+    Returns:
+        The deleted entries.
+    """
+    entries, deleted = cache_entries(), []
+    excess = sum(entry.size for entry in entries) - limit
+    for entry in entries:
+        if excess > 0 and _delete(entry.folder):
+            deleted.append(entry)
+            excess -= entry.size
+    return deleted
+
+
+def _delete(folder: Path) -> bool:
+    """Delete an entry, unless a process uses it; return whether it is gone."""
+    if folder in _held:
+        return False
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        away = folder.with_name(f".{folder.name}.deleted")
+        folder.rename(away)
+        remove(away)
+    except OSError:  # in use, or not ours to delete
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _hold(folder: Path) -> bool:
+    """Note the use of an entry, and protect it from deletion while this process runs.
+
+    Returns:
+        Whether the entry exists.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    held = _held.get(folder)
+    if held is not None and os.path.sameopenfile(held, handle):
+        os.close(handle)
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        os.utime(folder)
+        exists = folder.is_dir() and os.path.samestat(os.fstat(handle), folder.stat())
+    except BlockingIOError:  # another process deletes it
+        exists = False
+    except OSError:  # a cache may be read-only, or have no locks
+        exists = folder.is_dir()
+    if not exists:
+        os.close(handle)
+        return False
+    _held[folder] = handle
+    while len(_held) > MOST_HELD:
+        os.close(_held.pop(next(iter(_held))))
+    return True
+
+
+def _make_room(size: int) -> None:
+    """Shrink the cache if it may have grown above its limit by a new entry of ``size`` bytes."""
+    global _bytes_until_check
+    _bytes_until_check -= size
+    if _bytes_until_check > 0:
+        return
+    _bytes_until_check = CHECKED_BYTES
+    if deleted := shrink_cache(cache_limit() - size):
+        log.info(
+            "note: the cache would exceed %g GB, so OPERA deleted %s, the least recently used "
+            "first; OPERA_CACHE_LIMIT sets the limit",
+            *(cache_limit() / GIGABYTE, counted(len(deleted), "entry")),
+        )
+
+
+def cache(clear: bool = False) -> list[CacheEntry]:
+    """Return the entries of the cache on disk, least recently used first.
+
+    Args:
+        clear: delete the entries first. Entries that a process uses stay.
+
+    Raises:
+        SettingError: if ``clear`` is not a truth value.
+
+    Examples:
+        >>> data = opera.load_data("example:faq")
+        >>> "data" in {entry.kind for entry in opera.cache()}
+        True
+    """
+    if flag(clear, "clear"):
+        shrink_cache(0)
+    return cache_entries()
