@@ -42,18 +42,18 @@ def test_the_store_has_the_ids_of_texts_and_outlives_training(
     for source in sources:
         rows = ROWS % len(source.table)
         expected.append(source.tokenise(rows))
-        assert same(source.store().rows(rows), expected[-1])
-    assert source.store().rows(ROWS[:0]) == []
+        assert same(source.store(source.key).rows(rows), expected[-1])
+    assert source.store(source.key).rows(ROWS[:0]) == []
     homes = list((cache_folder() / "tokens").iterdir())
     assert len(homes) == 3
     for parameter in model.parameters():
         parameter.data += 1
     monkeypatch.setattr(token_source, "token_ids", None)
-    assert same(sources[0].store().rows(ROWS), expected[0])
+    assert same(sources[0].store(sources[0].key).rows(ROWS), expected[0])
     if kind == "bert":
         model[0].document_length = 5
         with pytest.raises(TypeError):  # they are other ids
-            sources[0].store()
+            sources[0].store(sources[0].key)
 
 
 @pytest.mark.parametrize(("largest", "size"), [(2**16 - 1, 2), (70_000, 4)])
@@ -63,7 +63,7 @@ def test_ids_take_two_bytes_unless_the_vocabulary_is_large(
     model = load_model(static_model, "cpu")
     model[0].tokenizer.model = WordLevel({"[UNK]": 1, "t1w1": largest}, unk_token="[UNK]")  # with gaps
     source = TokenSource.of(model, load_data(beir), "document")
-    assert same(source.store().rows(ROWS), source.tokenise(ROWS))
+    assert same(source.store(source.key).rows(ROWS), source.tokenise(ROWS))
     (home,) = (cache_folder() / "tokens").iterdir()
     count = sum(map(len, source.tokenise(np.arange(len(source.table)))))
     assert (home / token_source.IDS).stat().st_size == size * count

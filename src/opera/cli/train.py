@@ -127,9 +127,10 @@ def train(
     """Adapt a model to a data set, and compare it with the base model on the test split."""
     from opera.config.recipe import make_recipe, recipe_path
     from opera.config.training import reads_lists
+    from opera.core.files import check_reads_stay
     from opera.data.loading import additional_sources
     from opera.run.adapt import adapt, foresee
-    from opera.run_folder.housekeeping import check_reads_survive
+    from opera.run_folder.housekeeping import removed_by_overwrite
 
     values = collect_values(
         config,
@@ -146,7 +147,7 @@ def train(
             "--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true"
         )
     if overwrite:
-        check_reads_survive(out, map(recipe_path, config or []))
+        check_reads_stay(out, map(recipe_path, config or []), removed_by_overwrite(out))
     if plan and resume:
         raise SettingError("--plan: estimates a new run; leave --resume out")
     more = additional_sources(also or (), **tables.reading)

@@ -23,7 +23,7 @@ from opera.core.errors import SettingError, nearest
 from opera.core.registry import RECIPE_FOLDERS
 from opera.core.settings import SettingDoc, Settings, resolved, unknown_setting
 from opera.core.terminal import shortened
-from opera.methods import AUTO, DEFAULT_METHOD, METHODS, Method, Plan, method_named
+from opera.methods import AUTO, METHODS, Method, Plan, method_named
 
 ALTERNATIVES = ({"max_steps", "epochs"}, {"global_batch_size", "per_device_train_batch_size"})
 """Settings that mean the same; an explicit setting replaces both of them in a recipe."""
@@ -94,7 +94,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
         MissingExtraError: if the package for LoRA is not installed.
     """
     values = with_full_names(values)
-    method = _method_named(str(values.pop("method", AUTO)))
+    method = method_named(str(values.pop("method", AUTO)))
     kinds: tuple[type[Settings], ...] = (TrainSettings, method.settings_class)
     known = {name: kind for kind in kinds for name in kind.model_fields}
     mistakes = [_misplaced(name, method, known) for name in values if name not in known]
@@ -112,10 +112,6 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     if train.trainer is not None:
         check_trainer_fields(train.trainer)
     return Recipe(method=method.name, train=train, method_settings=method_settings)
-
-
-def _method_named(name: str) -> type[Method[Any]]:
-    return method_named(DEFAULT_METHOD if name.lower() == AUTO else name)
 
 
 def with_full_names(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,7 +239,7 @@ def recipe(
         path = recipe_path(source)
         values = _checked(read_recipe(path), f"--config {shortened(str(source))}")
         if methods is not None and path in recipes_by_name().values():
-            of_methods = (_method_named(name).settings_class.model_fields for name in methods)
+            of_methods = (method_named(name).settings_class.model_fields for name in methods)
             known = {"method"}.union(TrainSettings.model_fields, *of_methods)
             values = {name: value for name, value in values.items() if name in known}
         merged = override(merged, values)

@@ -312,14 +312,11 @@ def check_folder(path: Path, name: str) -> None:
         raise RunFolderError(f"{subject}: {place(existing)} is not a folder that can be written to")
 
 
-def check_reads_stay(
-    folder: Path, name: str, reads: Iterable[Path], removed: Iterable[Path]
-) -> None:
+def check_reads_stay(folder: Path, reads: Iterable[Path], removed: Iterable[Path]) -> None:
     """Check that a command reads no file that it removes from its output folder.
 
     Args:
         folder: the output folder.
-        name: the option's name, for the message.
         reads: files and folders that the command reads.
         removed: files and folders in ``folder`` that the command is about to remove.
 
@@ -333,7 +330,7 @@ def check_reads_stay(
             target.is_relative_to(source) or source.is_relative_to(target) for target in targets
         ):
             raise RunFolderError(
-                f"{name} {place(folder)}: --overwrite would delete {place(read)}, which this "
+                f"--out {place(folder)}: --overwrite would delete {place(read)}, which this "
                 "command reads; pass another folder"
             )
 

@@ -128,7 +128,7 @@ def export(
     if test_data is not None:
         check_stays_out(folder, "--out", test_data)
         inputs += files_read(test_data)
-    check_reads_stay(folder, "--out", inputs, [folder] if folder.is_dir() else [])
+    check_reads_stay(folder, inputs, [folder] if folder.is_dir() else [])
     trained = load_model(model, "cpu")
     _check_forms(trained, requested, name, model_folder)
     reference = None if test_data is None else Reference(model, test_data)

@@ -221,15 +221,12 @@ class TokenSource:
         how = tokenizer_facts(tokenizer) + reading(self.model, self.task, self.prompt)
         return cache_key([LAYOUT, how, self.digest, self.corpus_text])
 
-    def store(self, show_progress: bool = True) -> TokenStore:
+    def store(self, key: str, show_progress: bool = True) -> TokenStore:
         """Open the ids of all rows; the main process tokenises if the cache has none.
 
-        All processes must call this.
+        All processes must call this. The ``key`` is :attr:`key`, which takes a tenth of a second to
+        compute.
         """
-        return self._store(self.key, show_progress)
-
-    def _store(self, key: str, show_progress: bool) -> TokenStore:
-        """Open the ids of all rows by their key, which takes a tenth of a second to compute."""
         return TokenStore(
             cached_by_all(KIND, key, lambda folder, _: self._write(folder, show_progress))
         )
@@ -247,7 +244,7 @@ class TokenSource:
         key, few = self.key, reads * 10 < len(self.table)
         if few and not from_main(process_index() == 0 and entry(KIND, key) is not None):
             return self.tokenise
-        return self._store(key, show_progress).rows
+        return self.store(key, show_progress).rows
 
     def _write(self, folder: Path, show_progress: bool) -> None:
         """Write the offset of each row, and the joined ids of all rows, in the main process."""

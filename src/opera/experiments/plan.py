@@ -27,7 +27,7 @@ from opera.core.errors import SettingError
 from opera.core.terminal import shortened
 from opera.data.names import DataName, TableSource, source_name, with_paths
 from opera.experiments.groups import short_name
-from opera.methods import DEFAULT_METHOD, METHODS, method_named
+from opera.methods import DEFAULT_METHOD, METHODS
 
 AXES: Mapping[str, tuple[Any, ...]] = {
     "method": ("ft", DEFAULT_METHOD),
@@ -77,7 +77,7 @@ def canonical_label(label: str) -> str:
     """Spell a label's method as the registry does: ``DP:levels=query`` is ``dp:levels=query``."""
     name, colon, settings = label.strip().partition(":")
     with suppress(SettingError):  # plan_grid reports all mistakes together
-        name = method_named(name).name
+        name = METHODS.find(name).name
     return f"{name}{colon}{settings}"
 
 

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from opera.core.arguments import expand_paths, flag, text, user_path
 from opera.core.figures import DEFAULT_MEASURES, PRIMARY, RECALL, in_points, points
-from opera.core.files import check_output, replace_file
+from opera.core.files import check_output, is_page, replace_file
 from opera.core.terminal import counted
 from opera.data.mixture import ListOptions
 from opera.experiments.charts import (
@@ -32,7 +32,7 @@ from opera.experiments.results import BASE, Comparison, ResultsTable, analyse_ru
 from opera.experiments.significance import PairedTest
 from opera.experiments.verdict import conclusion, recommended
 from opera.experiments.verdict import title as table_title
-from opera.run_folder.folder import REPORT_FILE, Run, is_report
+from opera.run_folder.folder import REPORT, REPORT_FILE, Run
 from opera.run_folder.summary import dev_sentence
 
 EXAMPLES = 3
@@ -91,7 +91,7 @@ def report(
             (".html",),
             overwrite=overwrite,
             reads=[folder, *files],
-            ours=lambda file: replaces and is_report(file),
+            ours=lambda file: replaces and is_page(file, REPORT),
         )
     page = render(analyse_runs(folder, baseline, files, options))
     replace_file(path, partial(Path.write_text, data=page, encoding="utf-8"))

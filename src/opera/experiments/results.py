@@ -268,8 +268,7 @@ def analyse_runs(
     )
     if not decisions:
         return comparison
-    corrected = correct_test(comparison.final_groups, decisions, options)
-    return replace(comparison, corrected=corrected)
+    return replace(comparison, corrected=correct_test(comparison.final_groups, decisions, options))
 
 
 def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsTable:

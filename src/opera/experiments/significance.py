@@ -85,8 +85,7 @@ def differences(values: QueryValues, reference: QueryValues) -> NDArray[np.float
     """
     by_query: dict[str, list[float]] = {}
     for seed, query in sorted(values.keys() & reference.keys()):
-        difference = values[seed, query] - reference[seed, query]
-        by_query.setdefault(query, []).append(difference)
+        by_query.setdefault(query, []).append(values[seed, query] - reference[seed, query])
     return np.array([np.mean(by_query[query]) for query in sorted(by_query)])
 
 

@@ -197,8 +197,10 @@ class Guard:
             prepared, model = self.prepared, self.prepared.model.trained
             settings, data = prepared.settings, prepared.data.with_splits
             fine_tuned.put_into(model)
-            best_of_tuned = best_documents(encoder_of(model, settings), data, settings)
-            rankings = [self._best, best_of_tuned]
+            rankings = [
+                self._best,
+                best_documents(encoder_of(model, settings), data, settings),
+            ]
             if self.keywords is not None:
                 rank = partial(self.keywords.rank, split="dev", depth=DEPTH)
                 rankings.append(

@@ -69,7 +69,7 @@ def register_method(method: M) -> M:
 
 
 def method_named(name: str) -> type[Method[Any]]:
-    """Return the method of a name; upper and lower case do not differ.
+    """Return the method of a name, also of ``auto``; upper and lower case do not differ.
 
     Raises:
         SettingError: if there is no such method, with the nearest name.
@@ -79,7 +79,7 @@ def method_named(name: str) -> type[Method[Any]]:
         >>> method_named("DP").title
         'Dynamic pruning'
     """
-    return METHODS.find(name)
+    return METHODS.find(DEFAULT_METHOD if name.lower() == AUTO else name)
 
 
 for _method in (

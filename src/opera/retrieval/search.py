@@ -265,5 +265,4 @@ def search(
     top = whole_number(top, "top", 1)
     settings = EncodingSettings.chosen(**arguments)
     source = named_source(data, **reading_of(arguments))
-    corpus = CorpusSearch(source, model, cutoff, min_precision, hybrid, settings)
-    return corpus.find(query, top)
+    return CorpusSearch(source, model, cutoff, min_precision, hybrid, settings).find(query, top)

@@ -75,8 +75,7 @@ class Shards:
         """Group rows by shard: its number, the indices in ``rows``, and the rows in the shard."""
         numbers, within = np.divmod(np.asarray(rows, dtype=np.int64), self.size)
         order = np.argsort(numbers, kind="stable")
-        bounds = np.flatnonzero(np.diff(numbers[order])) + 1
-        groups = np.split(order, bounds) if len(order) else []
+        groups = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(order) else []
         return [(int(numbers[group[0]]), group, within[group]) for group in groups]
 
 

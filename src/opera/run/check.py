@@ -12,13 +12,14 @@ from opera.config.recipe import Recipe, make_recipe
 from opera.config.training import reads_lists
 from opera.core.arguments import flag, user_path, without_parents
 from opera.core.errors import SettingError
+from opera.core.files import check_reads_stay
 from opera.data import Mixture, check_stays_out, load_all
 from opera.data.loading import additional_sources, named_source
 from opera.retrieval.locate import Model, checked_model, inputs_of
 from opera.run_folder.housekeeping import (
     check_out_folder,
-    check_reads_survive,
     folder_to_write,
+    removed_by_overwrite,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def check(
         reads = [Path(file) for file in (*files, *(train.decisions or ())) if file is not None]
         models = [] if train.query_vectors is not None else [model, train.reranker]
         inputs = [path for source in sources for path in inputs_of(source, *models)]
-        check_reads_survive(folder, [*reads, *inputs])
+        check_reads_stay(folder, [*reads, *inputs], removed_by_overwrite(folder))
     return Checked(
         data=load_all(sources, *how),
         model=model,

@@ -183,8 +183,7 @@ def repeat_command(record: RunRecord) -> str:
 
 def write_recipe(folder: Path, record: RunRecord) -> None:
     """Write the settings that differ from their defaults as a recipe."""
-    method = record.identity["method"]
-    values = {"method": method}
+    values = {"method": record.identity["method"]}
     for name, default in make_recipe(values).flat().items():
         if (value := record.identity.get(name, default)) != default:
             values[name] = _without_folders(value)

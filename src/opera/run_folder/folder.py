@@ -40,7 +40,7 @@ from pyarrow import csv
 
 from opera.core.arguments import RUN_FILE, user_path
 from opera.core.errors import RunFolderError
-from opera.core.files import is_page, replace_file, replace_folder, write_parquet, writing
+from opera.core.files import replace_file, replace_folder, write_parquet, writing
 from opera.core.terminal import counted, log
 from opera.data.spreadsheets import with_apostrophes
 from opera.run_folder.reading import read_model, read_object, read_table
@@ -66,7 +66,8 @@ CHECKPOINTS_FOLDER = "checkpoints"
 TRIAL_FOLDER = "trial"
 SAMPLER_FILE = "sampler.npz"
 COMPLETE_FILE = "complete"
-REPORT_FILE = "report.html"
+REPORT_FILE, REPORT = "report.html", "OPERA report"
+"""The page of ``opera report``, and the generator that it names."""
 WARM_UP = 5
 """Steps that timings leave out: the first steps load data and compile kernels."""
 UNFINISHED = "this run is not finished; continue it with --resume"
@@ -332,11 +333,6 @@ def run_in(path: Path) -> Run | None:
         return None
     is_ours = {"status", "identity", "settings"} <= read_object(path / RUN_FILE).keys()
     return Run(path) if is_ours else None
-
-
-def is_report(path: Path) -> bool:
-    """Whether a path is a report that OPERA wrote."""
-    return is_page(path, "OPERA report")
 
 
 def holds_run(path: Path) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,11 +19,11 @@ from opera.core.cache import LOCK_FILE, sole_use
 from opera.core.errors import RunFolderError, raise_first
 from opera.core.files import (
     check_folder,
-    check_reads_stay,
     clear_leftovers,
     complete_exchange,
     exchange,
     foreign_files,
+    is_page,
     leftovers,
     remove,
     writing,
@@ -35,11 +35,11 @@ from opera.run_folder.folder import (
     KEYWORDS_FOLDER,
     MODEL_FILES,
     MODEL_FOLDER,
+    REPORT,
     REPORT_FILE,
     RUN_NAMES,
     TRIAL_FOLDER,
     holds_run,
-    is_report,
     run_in,
 )
 
@@ -205,18 +205,8 @@ def _written_paths(path: Path) -> list[Path]:
 
 def removed_by_overwrite(path: Path) -> list[Path]:
     """Return the paths that ``--overwrite`` removes, ``run.json`` last; other names stay."""
-    report = [path / REPORT_FILE] if is_report(path / REPORT_FILE) else []
-    written = [path / name for name in reversed(RUN_NAMES)]
-    return [*report, *filter(os.path.lexists, written)]
-
-
-def check_reads_survive(path: Path, reads: Iterable[Path]) -> None:
-    """Check that ``--overwrite`` removes no file of a run folder that the command reads.
-
-    Raises:
-        RunFolderError: with the file.
-    """
-    check_reads_stay(path, "--out", reads, removed_by_overwrite(path))
+    report = [path / REPORT_FILE] if is_page(path / REPORT_FILE, REPORT) else []
+    return [*report, *filter(os.path.lexists, [path / name for name in reversed(RUN_NAMES)])]
 
 
 def drop_checkpoints(path: Path) -> None:

@@ -184,8 +184,7 @@ def sections_of(text: str, name: str) -> Iterator[Section]:
 
 def _heads(text: str) -> Iterator[Head]:
     """Yield the headings and questions of a text, but not those in lists or code."""
-    tokens = MarkdownIt().parse(text)
-    for number, (opened, inline) in enumerate(pairwise(tokens)):
+    for number, (opened, inline) in enumerate(pairwise(MarkdownIt().parse(text))):
         if inline.type != "inline" or opened.level or not opened.map:
             continue
         (start, end), heading = opened.map, opened.type == "heading_open"

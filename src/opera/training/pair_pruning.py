@@ -27,7 +27,7 @@ from opera.core.processes import process_count, process_index
 from opera.core.terminal import log, shown
 from opera.labels.estimate import FirstVisits, NoisyLabels
 from opera.labels.review import SUFFIXES, chosen_items, write_review
-from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
+from opera.methods import AUTO, PairScores, Plan, method_named
 from opera.retrieval.device import refuse_differences
 from opera.run_folder.folder import SAMPLER_FILE
 from opera.run_folder.reading import read_arrays
@@ -117,7 +117,7 @@ class PairPruning(SamplerCallback):
             check_arguments(args)
         self.model, self.method = (
             model,
-            method_named(DEFAULT_METHOD if method == AUTO else text(method, "method")),
+            method_named(text(method, "method")),
         )
         self.method_settings = self.method.settings_class.parse(settings)
         self.temperature, self._prompts = temperature, getattr(args, "prompts", None) or None
@@ -257,8 +257,7 @@ class PairPruning(SamplerCallback):
         in_turns = args.multi_dataset_batch_sampler == MultiDatasetBatchSamplers.ROUND_ROBIN
         lengths = [1 if in_turns else rows.length for rows in self.data_sets]
         for rows, length in zip(self.data_sets, lengths, strict=True):
-            draws = max(1, math.ceil(read * length / sum(lengths)))
-            rows.sampler = self._sampler(rows, draws, lag)
+            rows.sampler = self._sampler(rows, max(1, math.ceil(read * length / sum(lengths))), lag)
         self.samplers = [rows.sampler for rows in self.data_sets]
         if state.global_step:
             skips = 0 if args.ignore_data_skip else state.global_step % updates

@@ -90,8 +90,7 @@ def without_lists(
                 column: pc.list_element(values, position)
                 for position, column in enumerate(lists[name])
             }
-        others = rows.remove_columns(name)
-        rows = concatenate_datasets([others, Dataset(pa.table(new))], axis=1)
+        rows = concatenate_datasets([rows.remove_columns(name), Dataset(pa.table(new))], axis=1)
     return rows, user_row, lists
 
 
@@ -345,8 +344,7 @@ class PairRows:
         p-value: later the model has trained on the pair."""
         pair_ids, _, _, p = observations
         first_p = np.where(self._trained_copies[self.copies[pair_ids]], np.float32(np.nan), p)
-        step = self.batch(pair_ids).step
-        self.sampler.observe(step, observations._replace(p=first_p))
+        self.sampler.observe(self.batch(pair_ids).step, observations._replace(p=first_p))
         self.mark_trained(pair_ids)
 
     def mark_trained(self, pair_ids: IntArray) -> None:
