@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -212,13 +213,7 @@ def inspect(
         source=loaded.source,
         model=model_title(model),
         counts=loaded.counts(),
-        grades={
-            name: {
-                int(grade): int(count)
-                for grade, count in zip(*np.unique(qrels.grades, return_counts=True), strict=True)
-            }
-            for name, qrels in original.splits.items()
-        },
+        grades=count_grades(original),
         notes=loaded.notes,
         quality=estimate_quality(ranks, pairs.pair_query),
         documents=count_duplicates(loaded.corpus, documents, seed, show, device),
@@ -289,3 +284,9 @@ def _suspicious_pairs(
         ((ranks.rank - 1) / np.maximum(ranks.pool, 1))[worst].tolist(),
     ]
     return [SuspiciousPair(*values) for values in zip(*columns, strict=True)]
+
+
+def count_grades(data: RetrievalData) -> dict[str, dict[int, int]]:
+    """Count the judgements of each split by grade."""
+    counts = {name: Counter(qrels.grades.tolist()) for name, qrels in data.splits.items()}
+    return {name: dict(sorted(by_grade.items())) for name, by_grade in counts.items()}

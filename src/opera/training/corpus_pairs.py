@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 from markdown_it import MarkdownIt
@@ -142,13 +141,8 @@ _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _ASKED, _ANSWERED = re.compile(r"(?:Q|Question)[:.]\s+"), re.compile(r"(?:A|Answer)[:.]\s+")
 
 
-class Head(NamedTuple):
-    """A heading: level, words, line, and the first line below it."""
-
-    level: int
-    words: str
-    line: int
-    below: int
+Head = tuple[int, str, int, int]
+"""A heading: level, words, line, and the first line below it."""
 
 
 def text_files(path: Path) -> list[Path]:
@@ -170,15 +164,15 @@ def sections_of(text: str, name: str) -> Iterator[Section]:
     """
     lines = _FRONT_MATTER.sub("", text.replace("\r\n", "\n")).split("\n")
     above: list[tuple[int, str]] = []
-    last = Head(0, "", len(lines), len(lines))
-    for (level, words, _, first), after in pairwise([*_heads("\n".join(lines)), last]):
+    last = 0, "", len(lines), len(lines)
+    for (level, words, _, first), (*_, end, _) in pairwise([*_heads("\n".join(lines)), last]):
         above = [parent for parent in above if parent[0] < level]
         title = words
         for _, parent in reversed(above):
             title = f"{parent} {title}" if len(title.split()) < MIN_WORDS else title
         kind = kind_of(words, "heading" if above else "title")
         above.append((level, words))
-        below = "\n".join(lines[first : after.line]).strip()
+        below = "\n".join(lines[first:end]).strip()
         yield Section(name, name, title, _ANSWERED.sub("", below, count=1).split("\n"), kind)
 
 
@@ -192,9 +186,9 @@ def _heads(text: str) -> Iterator[Head]:
         words = _ASKED.sub("", "".join(token.content for token in parts).strip(), count=1)
         title = number == 0 and end == start + 1 and words[-1:].isalnum()
         if heading:
-            yield Head(int(opened.tag[1]), words, start, end)
+            yield int(opened.tag[1]), words, start, end
         elif len(words.split()) <= MOST_WORDS and (title or words.endswith("?")):
-            yield Head(1 if title else PLAIN, words, start, start + 1)
+            yield 1 if title else PLAIN, words, start, start + 1
 
 
 def kind_of(title: str, kind: str) -> str:
