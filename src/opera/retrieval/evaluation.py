@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -87,11 +88,11 @@ def evaluate_encoder(
         SettingError: for an unknown measure.
     """
     parsed = parse_measures(measures)
-
-    def evaluate_set(data_set: RetrievalData) -> Evaluation:
-        return _evaluate_set(encoder, data_set, split, parsed, corpus_text, sizes)
-
-    return evaluate_sets(data, split, evaluate_set)
+    return evaluate_sets(
+        data,
+        split,
+        lambda data_set: _evaluate_set(encoder, data_set, split, parsed, corpus_text, sizes),
+    )
 
 
 def evaluate_sets(
@@ -287,12 +288,12 @@ class KeywordSearch:
     def evaluate(self, data: Mixture, split: str, measures: Sequence[str | Measure]) -> Evaluation:
         """Measure keyword search on a split, as :func:`evaluate_encoder` measures a model."""
         parsed = parse_measures(measures)
-
-        def evaluate_set(data_set: RetrievalData) -> Evaluation:
-            ranking = self.rank(data_set, split, ranking_depth(parsed))
-            return evaluate_ranking(data_set, split, ranking, parsed)
-
-        return evaluate_sets(data, split, evaluate_set)
+        rank = partial(self.rank, split=split, depth=ranking_depth(parsed))
+        return evaluate_sets(
+            data,
+            split,
+            lambda data_set: evaluate_ranking(data_set, split, rank(data_set), parsed),
+        )
 
 
 def fusion_of(data_set: RetrievalData, model: Evaluation, keywords: Evaluation) -> Fusion:
@@ -320,9 +321,13 @@ def evaluate_hybrid(
         measures: measures of at most 100 documents.
     """
     parsed = parse_measures(measures)
-
-    def evaluate_set(data_set: RetrievalData) -> Evaluation:
-        ranking = fusion_of(data_set, model, keywords).ranking(weights[data_set.name])
-        return evaluate_ranking(data_set, split, ranking, parsed)
-
-    return evaluate_sets(data, split, evaluate_set)
+    return evaluate_sets(
+        data,
+        split,
+        lambda data_set: evaluate_ranking(
+            data_set,
+            split,
+            fusion_of(data_set, model, keywords).ranking(weights[data_set.name]),
+            parsed,
+        ),
+    )

@@ -21,6 +21,7 @@ from opera.core.arguments import RUN_FILE, absolute_path
 from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.settings import resolved
 from opera.core.terminal import counted, log, shown
+from opera.data.loading import log_notes
 from opera.data.names import source_title, with_paths
 from opera.data.qrels import TeacherScores
 from opera.data.retrieval_data import counts_in_words
@@ -186,8 +187,7 @@ def announce(prepared: Prepared) -> None:
         prepared.model.encoder.device,
         prepared.data.with_splits.joined,
     )
-    for note in data.notes:
-        log.info("note: %s", note)
+    log_notes(data)
     log.info("%s: %s", data.name, counts_in_words(data.counts()))
     model = model_title(prepared.model.source)
     log.info(
