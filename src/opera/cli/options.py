@@ -25,7 +25,7 @@ from opera.core.arguments import MOST_SEED, expand_user, user_path
 from opera.core.errors import SettingError
 from opera.core.processes import several_processes
 from opera.core.settings import leaves
-from opera.core.terminal import json_text, printable, printing_to, say, shown
+from opera.core.terminal import json_text, printable, say, shown
 
 if TYPE_CHECKING:
     from opera.experiments.report import ReportTable
@@ -338,17 +338,15 @@ class Screen:
     def __init__(self, file: TextIO | None = None, width: int | None = None) -> None:
         from rich.console import Console
 
-        self._file = file or sys.stdout
-        if width is None and not self._file.isatty():
+        if width is None and not (file or sys.stdout).isatty():
             width = max(120, shutil.get_terminal_size().columns)
         self._console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
 
     def lines(self, *lines: str | None, style: str = "", **options: Any) -> None:
         """Print lines, leaving out those that are ``None``."""
-        with printing_to(self._file):
-            for line in lines:
-                if line is not None:
-                    self._console.print(printable(line), style=style, **options)
+        for line in lines:
+            if line is not None:
+                self._console.print(printable(line), style=style, **options)
 
     def heading(self, text: str) -> None:
         """Print a line in bold."""
@@ -390,8 +388,7 @@ class Screen:
             )
         for row in rows:
             table.add_row(*(Text(printable(cell)) for cell in row))
-        with printing_to(self._file):
-            self._console.print(table)
+        self._console.print(table)
 
     def report_table(self, table: ReportTable) -> None:
         """Print a table of a report. It is narrow, since only its headings have a line."""

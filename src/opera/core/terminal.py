@@ -6,8 +6,6 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, TextIO
 
 log = logging.getLogger("opera")
@@ -37,19 +35,7 @@ def say(text: object = "", *, file: TextIO | None = None) -> None:
     """Print a line, by default on standard output. OPERA prints only with this function and with
     :class:`opera.cli.options.Screen`.
     """
-    with printing_to(file or sys.stdout):
-        print(printable(text), file=file or sys.stdout, flush=True)
-
-
-@contextmanager
-def printing_to(file: object) -> Iterator[None]:
-    """Add the name "standard output" to an error of writing to it, such as a full disk."""
-    try:
-        yield
-    except OSError as error:
-        if file is sys.stdout and error.filename is None:
-            error.filename = "standard output"
-        raise
+    print(printable(text), file=file or sys.stdout, flush=True)
 
 
 def shown(value: object) -> str:

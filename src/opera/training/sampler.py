@@ -29,11 +29,6 @@ ADVICE_NOT_FINITE = "lower learning_rate, or set precision=fp32"
 ARRAYS_OF_BATCH = ("pair_ids", "doc_rows", "weights", "queries", "sets")
 
 
-def not_finite(quantity: str, step: int) -> TrainingError:
-    """Return the error for a loss or gradient that is not finite; ``step`` counts from 0."""
-    return TrainingError(f"step {step + 1}: {quantity} is not a finite number; {ADVICE_NOT_FINITE}")
-
-
 @dataclass(frozen=True)
 class Batch:
     """The pairs that all processes compute in one forward pass, or all pairs of a step.
@@ -334,7 +329,10 @@ class Sampler:
         """
         finite, pairs = np.isfinite(observations.loss), counted(len(observations.loss), "pair")
         if not finite.all():
-            raise not_finite(f"the loss of {(~finite).sum()} of {pairs}", self.trained_steps)
+            raise TrainingError(
+                f"step {self.trained_steps + 1}: the loss of {(~finite).sum()} of {pairs} is not a "
+                f"finite number; {ADVICE_NOT_FINITE}"
+            )
         if step in self._observed:
             parts: Any = zip(self._observed[step], observations, strict=True)
             observations = Observations(*map(np.concatenate, parts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,7 +61,7 @@ from opera.training.callbacks import (
 )
 from opera.training.loss import InBatchLoss
 from opera.training.prepare import encoder_of
-from opera.training.sampler import ADVICE_NOT_FINITE, DataSetSampler, Sampler, not_finite
+from opera.training.sampler import ADVICE_NOT_FINITE, DataSetSampler, Sampler
 
 
 class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
@@ -130,13 +129,6 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         )
         with loading_model():
             super()._load_from_checkpoint(checkpoint_path)
-
-    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        """Stop if the gradient is not finite; fp16 training skips such steps instead."""
-        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        if not self.args.fp16 and norm is not None and not math.isfinite(float(norm)):
-            raise not_finite("the gradient", self.state.global_step)
-        return norm
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Save a checkpoint, unless a weight is not finite."""
@@ -324,7 +316,7 @@ def train(
     """Train a model in place; with ``resume``, continue from the newest checkpoint in ``run``.
 
     Raises:
-        TrainingError: if a loss, a gradient or a weight is not a finite number.
+        TrainingError: if a loss or a weight is not a finite number.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, once the checkpoint is saved.
     """
     if process_count() > 1:
