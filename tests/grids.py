@@ -70,7 +70,7 @@ def write_unfinished_run(
     writer = RunWriter(path)
     recipe = make_recipe(values)
     flat, resolved = (
-        json.loads(json.dumps({**recipe.flat(), **train.flat()}))
+        json.loads(json.dumps({**recipe.flat(), **dict(train)}))
         for train in (recipe.train, resolve(recipe.train, SITUATION))
     )
     steps = resolved["max_steps"]

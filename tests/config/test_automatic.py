@@ -18,7 +18,7 @@ counts = st.integers(1, 10**7)
 @given(counts, st.sampled_from(KINDS), st.sampled_from(["cpu", "cuda", "mps"]), st.integers(1, 16))
 def test_every_automatic_value_becomes_a_number(queries: int, kind: ModelKind, device: str, processes: int) -> None:
     settings = resolve(TrainSettings(), Situation(queries, kind, device, processes))
-    flat, defaults = settings.flat(), DEFAULTS[kind]
+    flat, defaults = dict(settings), DEFAULTS[kind]
     assert all(flat[name] is not None for name in AUTOMATIC)
     assert defaults.least_steps <= flat["max_steps"] <= max(defaults.most_steps.values())
     assert settings.queries_per_pass(processes) < min(defaults.queries_per_batch, queries) + processes

@@ -14,15 +14,15 @@ from opera.core.errors import SettingError
 def test_every_setting_has_one_group() -> None:
     declared = [name for group in GROUPS.values() for name in group.model_fields]
     assert len(declared) == len(set(declared))
-    assert sorted(TrainSettings.model_fields) == sorted(declared) == sorted(TrainSettings().flat())
+    assert sorted(TrainSettings.model_fields) == sorted(declared) == sorted(dict(TrainSettings()))
 
 
 def test_values_are_checked_and_come_back() -> None:
     values = {"temperature": 0.1, "trainer": {"eval_steps": 5}, "negatives": "hard", "range": "5:50"}
     settings = TrainSettings.parse(values)
     assert settings.evaluates_on_dev
-    assert settings.flat() == {**TrainSettings().flat(), **values, "range": (5, 50)}
-    assert TrainSettings.parse(settings.flat()) == settings
+    assert dict(settings) == {**dict(TrainSettings()), **values, "range": (5, 50)}
+    assert TrainSettings.parse(dict(settings)) == settings
 
 
 @given(st.integers(1, 10**6), st.integers(1, 8), st.integers(1, 16))

@@ -28,7 +28,7 @@ def prepared(beir: Path, bert_model: Path) -> Prepared:
 
 
 def reduced(prepared: Prepared, limit: int, seed: int = 0) -> np.ndarray:
-    settings = prepared.settings.with_values({"seed": seed})
+    settings = prepared.settings.model_copy(update={"seed": seed})
     (best,) = best_documents(prepared.model.encoder, prepared.data.with_splits, settings)
     return rows_of(reduced_corpus(prepared.data.with_splits.joined, best, limit, settings))
 

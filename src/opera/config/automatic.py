@@ -110,8 +110,8 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
     per_epoch = math.ceil(situation.queries / queries_per_step)
     steps = settings.max_steps or _steps(settings.epochs, per_epoch, defaults, situation.device)
     warmup = settings.warmup_ratio
-    return settings.with_values(
-        {
+    return settings.model_copy(
+        update={
             "max_steps": steps,
             "epochs": settings.epochs or steps / per_epoch,
             "learning_rate": settings.learning_rate or automatic_rate(situation),

@@ -68,7 +68,7 @@ class Recipe(Settings):
 
     def flat(self) -> dict[str, Any]:
         """Return all settings by name, as ``run.json`` holds them."""
-        values = {"method": self.method, **self.train.flat(), **self.method_settings.model_dump()}
+        values = {"method": self.method, **dict(self.train), **self.method_settings.model_dump()}
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in values.items()

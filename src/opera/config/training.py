@@ -266,14 +266,6 @@ class TrainSettings(
         draws = resolved(self.max_steps) * self.queries_per_step(processes) * self.n_negatives
         return draws / max(documents, 1)
 
-    def with_values(self, values: Mapping[str, Any]) -> Self:
-        """Replace settings, without checks of the values."""
-        return self.model_copy(update=dict(values))
-
-    def flat(self) -> dict[str, Any]:
-        """Return all settings by name."""
-        return {name: getattr(self, name) for name in type(self).model_fields}
-
     @property
     def evaluates_on_dev(self) -> bool:
         """Whether the dev split is evaluated during training."""

@@ -155,7 +155,7 @@ def _axes(
 
 def _parsed(name: str, value: Any) -> int:
     """Parse a value of an axis by the rules for recipes."""
-    return int(make_recipe({name: value}).train.flat()[name])
+    return int(getattr(make_recipe({name: value}).train, name))
 
 
 def _settings_by_label(

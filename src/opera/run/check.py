@@ -76,7 +76,7 @@ def check(
     folder = without_parents(user_path(out, "--out"))
     check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
     how = reading["encoding"], reading["skip_bad_rows"]
-    first = named_source(data, **reading, strict=not reads_lists(recipe.train.flat()))
+    first = named_source(data, **reading, strict=not reads_lists(dict(recipe.train)))
     sources = [first, *additional_sources(also, *how)]
     for source in sources:
         check_stays_out(folder, "--out", source)

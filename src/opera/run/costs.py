@@ -143,7 +143,7 @@ def _seconds_per_step(prepared: Prepared) -> float:
         },
     }
     recipe = make_recipe({"method": "ft"}).model_copy(
-        update={"train": prepared.settings.with_values(values)}
+        update={"train": prepared.settings.model_copy(update=values)}
     )
     data = replace(prepared.data, negatives=negatives)
     training_set = build_training_set(replace(prepared, recipe=recipe, data=data))

@@ -135,7 +135,7 @@ class Prepared:
         values = {
             name: recorded[name] for name in AUTOMATIC if name != "precision" and name in recorded
         }
-        recipe = self.recipe.model_copy(update={"train": self.settings.with_values(values)})
+        recipe = self.recipe.model_copy(update={"train": self.settings.model_copy(update=values)})
         data = replace(self.data, negatives=recorded.get("negatives", self.data.negatives))
         return replace(self, recipe=recipe, data=data)
 
@@ -163,7 +163,7 @@ def load_and_check(
     prompt = mixture.joined.query_prompt
     if prompt is not None and settings.query_vectors is None and settings.query_prompt is None:
         checked = TrainSettings.parse({"query_prompt": prompt}).query_prompt
-        settings = settings.with_values({"query_prompt": checked})
+        settings = settings.model_copy(update={"query_prompt": checked})
     model = prepare_model(model_source, settings, run_data.with_splits.joined)
     sizes, dimension = settings.matryoshka or (), model.encoder.dimension
     if max(sizes, default=0) > dimension:
@@ -172,7 +172,7 @@ def load_and_check(
             "numbers"
         )
     # Count the queries before dev and decisions remove any; automatic values use this count.
-    undecided = recipe.model_copy(update={"train": settings.with_values({"decisions": None})})
+    undecided = recipe.model_copy(update={"train": settings.model_copy(update={"decisions": None})})
     all_labels = prepare_data(mixture, undecided) if settings.decisions else run_data
     situation = Situation(
         queries=all_labels.before_dev.joined.training_split().n_queries,
@@ -182,7 +182,7 @@ def load_and_check(
         lora=settings.lora is not None,
     )
     smaller = tuple(size for size in sizes if size < dimension) or None  # the full size is implied
-    resolved = resolve(settings, situation).with_values({"matryoshka": smaller})
+    resolved = resolve(settings, situation).model_copy(update={"matryoshka": smaller})
     negatives = by_draws(run_data.negatives, resolved, len(mixture.joined.corpus), processes)
     run_data = replace(run_data, negatives=negatives)
     used = recipe.model_copy(update={"train": resolved})
