@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opera.core import cache
-from opera.core.cache import LOCK_FILE, refuse_in_use, sole_use
+from opera.core.cache import LOCK_FILE, sole_use
 from opera.core.errors import RunFolderError
 from processes import start
 
@@ -27,8 +27,9 @@ def test_a_held_folder_is_refused_until_its_process_has_ended(tmp_path: Path, mo
     folder, script = tmp_path / "run", tmp_path / "hold.py"
     folder.mkdir()
     message = f"process {os.getpid()} on .* trains into this folder; wait until"
-    with sole_use(folder, "trains into this folder"), pytest.raises(RunFolderError, match=message):
-        refuse_in_use(folder)
+    refused = pytest.raises(RunFolderError, match=message)
+    with sole_use(folder, "trains into this folder"), refused, sole_use(folder, "x"):
+        pass
     assert not list(folder.iterdir())
     script.write_text(HOLD)
     child = start([str(script), str(folder)], tmp_path / "log")

@@ -71,17 +71,6 @@ def sole_use(folder: Path, work: str) -> Iterator[None]:
         ) from None
 
 
-def refuse_in_use(folder: Path) -> None:
-    """Reject a folder that another process holds. Remove the lock of a killed process.
-
-    Raises:
-        RunFolderError: with the process that holds the folder.
-    """
-    if (folder / LOCK_FILE).is_file():
-        with sole_use(folder, "looks at it"):
-            pass
-
-
 WHERE = " (in the cache, which OPERA_CACHE can move)"
 
 

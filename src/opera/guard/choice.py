@@ -24,15 +24,17 @@ from opera.core.terminal import counted, log
 from opera.data import Mixture, Qrels, RetrievalData
 from opera.data.splits import asks_about_known, known_fraction
 from opera.guard.rule import (
+    COARSE,
+    FINE,
+    KEYWORD_ANCHOR,
+    STATIC_KEYWORD_ANCHOR,
     QueryKind,
     anchors_of,
     choose_keyword_weights,
     choose_mixing_weight,
     cross_fitted,
     guarded_measure,
-    keyword_anchors_of,
     mean_variance,
-    mixing_weights_to_try,
     rows_of_sets,
     verdict_of,
 )
@@ -135,7 +137,7 @@ class Guard:
         ):
             dev = self._dev_corpus(fine_tuned)
             documents = len(dev.joined.corpus) if self._best else None
-            for mixing_weight in mixing_weights_to_try(prepared.is_static)[1:]:
+            for mixing_weight in (FINE if prepared.is_static else COARSE)[1:]:
                 self.measured(fine_tuned, mixing_weight)
             fine_tuned.put_into(prepared.model.trained)
             per_query = {weight: self._values(result) for weight, result in self.results.items()}
@@ -153,7 +155,9 @@ class Guard:
                 keywords = KeywordSearch.build(dev, settings.corpus_text)
             words = keywords.evaluate(dev, "dev", [settings.metric_for_best_model])
             model = self.results[mixing_weight]
-            anchors = keyword_anchors_of(prepared.situation.model == "static")
+            anchors = (
+                STATIC_KEYWORD_ANCHOR if prepared.situation.model == "static" else KEYWORD_ANCHOR
+            )
             return from_main(
                 choose_keyword_weights(
                     dev, model, words, kinds, anchors, measure.name, settings.seed

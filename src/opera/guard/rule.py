@@ -50,6 +50,7 @@ from opera.run_folder.record import GuardedMeasure, KeywordsRecord
 
 COARSE = tuple(n / 4 for n in range(5))
 FINE = tuple(n / 8 for n in range(9))
+"""The λ to measure on dev: more for a static model, because it encodes fast."""
 
 SEEN = (0.0, 0.25, 0.5, 1.0)
 """Values of s with an anchor; linear in between."""
@@ -92,19 +93,9 @@ class QueryKind:
     seen: float
 
 
-def mixing_weights_to_try(static: bool) -> tuple[float, ...]:
-    """Return the λ to measure on dev; more for a static model, because it encodes fast."""
-    return FINE if static else COARSE
-
-
 def anchors_of(static: bool) -> Anchors:
     """Return the anchors of λ for a static model or an adapter, or for a transformer."""
     return STATIC_ANCHOR if static else TRANSFORMER_ANCHOR
-
-
-def keyword_anchors_of(static: bool) -> Anchors:
-    """Return the anchors of w for a static model, or for any other model."""
-    return STATIC_KEYWORD_ANCHOR if static else KEYWORD_ANCHOR
 
 
 def choose_mixing_weight(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from opera.config.recipe import make_recipe
 from opera.core.arguments import user_path
-from opera.core.cache import refuse_in_use, sole_use
+from opera.core.cache import sole_use
 from opera.core.errors import RunFolderError
 from opera.core.files import foreign_files, replace_folder
 from opera.core.terminal import log
@@ -158,7 +158,6 @@ def quickstart(out: Path, method: str = AUTO, seed: int = 0, overwrite: bool = F
     minilm_folder()
     out = user_path(out, "--out")
     _check_out(out, overwrite)
-    refuse_in_use(out)
     log.info("reading the Python standard library")
     data = load_python(PACKAGE, seed, TRAIN_QUERIES, TEST_QUERIES, CHUNKS)
     out.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.core.terminal import counted
 from opera.guard.choice import GUARD_DOCUMENTS, Weights
-from opera.guard.rule import mixing_weights_to_try
+from opera.guard.rule import COARSE, FINE
 from opera.run_folder.folder import RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import Prepared
@@ -117,7 +117,7 @@ def corpus_passes(prepared: Prepared, steps: int) -> float:
     if not settings.guard:
         return passes
     part = 1.0 if static else min(1.0, GUARD_DOCUMENTS / documents)
-    mixtures = len(mixing_weights_to_try(static)) - 1 + prepared.refits
+    mixtures = len(FINE if static else COARSE) - 1 + prepared.refits
     in_memory = part == 1.0 and not static
     if in_memory:
         return passes - final + mixtures + prepared.refits

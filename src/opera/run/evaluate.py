@@ -20,7 +20,12 @@ from opera.data.identity import log_copies
 from opera.data.loading import named_source
 from opera.data.splits import copy_splits, draw_missing_splits
 from opera.data.texts import CorpusText
-from opera.guard.rule import QueryKind, choose_keyword_weights, keyword_anchors_of
+from opera.guard.rule import (
+    KEYWORD_ANCHOR,
+    STATIC_KEYWORD_ANCHOR,
+    QueryKind,
+    choose_keyword_weights,
+)
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import Evaluation, KeywordSearch, evaluate_encoder, evaluate_hybrid
 from opera.retrieval.keywords import POOL
@@ -190,6 +195,6 @@ def keyword_weights(
         model_on_dev,
         words,
         [QueryKind(np.ones(queries, dtype=bool), seen=0.0)],
-        keyword_anchors_of(is_static(encoder.model)),
+        STATIC_KEYWORD_ANCHOR if is_static(encoder.model) else KEYWORD_ANCHOR,
         PRIMARY,
     ).weights
