@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model import BaseModel
 from torch import nn
@@ -327,8 +326,6 @@ def load_safely(
     return model
 
 
-TRAINED_FILE = "trained.safetensors"
-"""All trainable parameters, in a checkpoint."""
 NAME = "default"
 """peft's name for the matrices."""
 
@@ -401,17 +398,6 @@ def merged(model: SentenceTransformer) -> Iterator[None]:
             layer.get_base_layer().weight.data = weights[name]
             model.set_submodule(name, layer)
         transformer._hf_peft_config_loaded, transformer.peft_config = True, configs
-
-
-def save_trained(model: SentenceTransformer, folder: Path) -> None:
-    """Write all trainable parameters to a checkpoint."""
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = {
-        name: part.detach().contiguous()
-        for name, part in model.named_parameters()
-        if part.requires_grad
-    }
-    save_file(parts, folder / TRAINED_FILE)
 
 
 def _layers(model: SentenceTransformer) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -37,13 +37,11 @@ from opera.labels.estimate import FirstVisits, NoisyLabels, estimate
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import (
-    TRAINED_FILE,
     freeze_unused_parameters,
     has_lora,
     is_static,
     loading_model,
     reads_vectors,
-    save_trained,
 )
 from opera.retrieval.prompts import prompt_for
 from opera.retrieval.trust import check_model_folder
@@ -62,6 +60,9 @@ from opera.training.callbacks import (
 from opera.training.loss import InBatchLoss
 from opera.training.prepare import encoder_of
 from opera.training.sampler import ADVICE_NOT_FINITE, DataSetSampler, Sampler
+
+TRAINED_FILE = "trained.safetensors"
+"""All trainable parameters, in a checkpoint."""
 
 
 class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
@@ -114,7 +115,13 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         """Save the model without a model card; with LoRA, save only the weights that train."""
         folder = Path(output_dir or self.args.output_dir)
         if has_lora(self.model):
-            save_trained(self.model, folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            trained = {
+                name: part.detach().contiguous()
+                for name, part in self.model.named_parameters()
+                if part.requires_grad
+            }
+            save_file(trained, folder / TRAINED_FILE)
         else:
             self.model.save_pretrained(str(folder), create_model_card=False)
 
