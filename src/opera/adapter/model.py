@@ -35,7 +35,6 @@ from opera.retrieval.models import reads_vectors
 from opera.retrieval.prompts import ROLES, Role
 from opera.run_folder.folder import ADAPTER_FILE
 
-MODULE_FILE = "adapter.py"
 Modules = dict[Role, list[Any]]
 
 
@@ -125,7 +124,7 @@ def save_adapted(folder: Path, base: SentenceTransformer, trained: SentenceTrans
         }
         write_arrays(folder / ADAPTER_FILE, matrices)
         module = Path(__file__).with_name("apply.py")
-        replace_file(folder / MODULE_FILE, lambda path: shutil.copyfile(module, path))
+        replace_file(folder / "adapter.py", lambda path: shutil.copyfile(module, path))
     else:
         adapted = copy.copy(base)  # it shares the modules of both
         adapted._modules = OrderedDict(base._modules)

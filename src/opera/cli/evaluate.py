@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from opera.retrieval.evaluation import Evaluation
     from opera.retrieval.search import RankedDocument
 
-RUN_FORMATS = (".trec", ".run", ".txt")
-
 
 @with_options(*ENCODING)
 def evaluate(
@@ -92,7 +90,7 @@ def evaluate(
     source, name, run = data_and_model(named, model)
     if run_file:
         reads = inputs_of(source, name)
-        checked_output(run_file, RUN_FORMATS, overwrite, source, reads, "--run-file")
+        checked_output(run_file, (".trec", ".run", ".txt"), overwrite, source, reads, "--run-file")
     mixture = load_all([source])
     loaded = log_notes(mixture.joined)
     if run_file:

@@ -34,7 +34,6 @@ ONNX_FOLDER = "onnx"
 ONNX_FILE = "model.onnx"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUT = "last_hidden_state"
-OPSET = 18
 MOST_IN_ONE_FILE = 2_000_000_000
 """Bytes of weights: a protobuf holds at most 2 GiB, including the graph."""
 EXAMPLE = ("a text", "a longer text, so that the first one is padded")
@@ -42,7 +41,6 @@ EXAMPLE = ("a text", "a longer text, so that the first one is padded")
 
 MODULES_FILE = "modules.json"
 TOKENIZER_FILE = "tokenizer_config.json"
-TRANSFORMER_FILE = "sentence_bert_config.json"
 POOLING_FLAGS = {
     "cls": "pooling_mode_cls_token",
     "mean": "pooling_mode_mean_tokens",
@@ -99,7 +97,7 @@ def write_onnx(model: SentenceTransformer, file: Path) -> None:
                 input_names=names,
                 output_names=[OUTPUT],
                 dynamic_shapes={name: {0: batch, 1: tokens} for name in names},
-                opset_version=OPSET,
+                opset_version=18,
                 dynamo=True,
                 verbose=False,
             )
@@ -222,7 +220,10 @@ def save_portable(model: SentenceTransformer, folder: Path) -> None:
     lengths = [length for length in lengths_of(model).values() if length is not None]
     longest = max(lengths) if len(lengths) == len(ROLES) else model.max_seq_length
     if longest is not None and longest < NO_LIMIT:  # servers have one limit for all texts
-        _rewrite(folder / TRANSFORMER_FILE, lambda values: {**values, "max_seq_length": longest})
+        _rewrite(
+            folder / "sentence_bert_config.json",
+            lambda values: {**values, "max_seq_length": longest},
+        )
 
 
 def _rewrite(file: Path, change: Callable[[Any], Any]) -> None:

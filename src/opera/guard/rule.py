@@ -73,7 +73,6 @@ NOVELTY = (0.1, 0.02)
 """N(0) and N(.5): standard deviation of the slope between dev and test documents, per unit of λ;
 linear in between."""
 
-Verdict = Literal["better", "same", "kept"]
 PerQuery = Mapping[float, NDArray[np.float64]]
 """The measure of each dev query, float64 ``[n]``, by λ."""
 Anchors = tuple[float, float, float, float]
@@ -235,7 +234,9 @@ def guarded_measure(
     )
 
 
-def verdict_of(mixing_weight: float, dev: GuardedMeasure, queries: int) -> Verdict:
+def verdict_of(
+    mixing_weight: float, dev: GuardedMeasure, queries: int
+) -> Literal["better", "same", "kept"]:
     """Return ``kept`` for λ = 0; ``better`` if the interval on dev is above 0 and dev has enough
     queries; otherwise ``same``."""
     if mixing_weight == 0:

@@ -38,11 +38,10 @@ COUNTS = ("NumQ", "NumRel", "NumRet")
 """Families of ir_measures that count instead of measuring between 0 and 1."""
 LISTING = "https://ir-measur.es/en/latest/measures.html"
 
-CUTOFFS = (1, 5, 10, 20, 50, 100)
 FULL_MEASURES = tuple(
     f"{family}@{cutoff}"
     for family in ("nDCG", RETRIEVED_IDEAL, "R", "RR", "Success")
-    for cutoff in CUTOFFS
+    for cutoff in (1, 5, 10, 20, 50, 100)
 )
 
 

@@ -11,14 +11,12 @@ from opera.data.names import source_title
 from opera.labels.review import SUFFIXES, chosen_items, write_review
 from opera.run_folder.folder import REVIEW_FILE, TEST_REVIEW_FILE, Run
 
-ITEMS = 200
-
 
 def review(
     run: str | Path | Run,
     out: str | Path | None = None,
     *,
-    items: int = ITEMS,
+    items: int = 200,
     split: str = "train",
     overwrite: bool = False,
 ) -> Path:

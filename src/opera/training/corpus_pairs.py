@@ -21,7 +21,6 @@ from opera.data.table_files import holds_tables
 from opera.data.text_files import checked_encoding, text_lines
 from opera.data.weak_pairs import MIN_WORDS, Section, distinct
 
-PAIRS_FORMATS = (".csv", ".parquet", ".jsonl")
 PYTHON = "python:"
 
 
@@ -62,7 +61,7 @@ def pairs(
         ['query', 'document', 'origin']
     """
     source = expand_user(corpus, "corpus")
-    path = checked_output(out, PAIRS_FORMATS, overwrite, source, [Path(source)])
+    path = checked_output(out, (".csv", ".parquet", ".jsonl"), overwrite, source, [Path(source)])
     roles, skip = Columns(parse_columns(columns)), flag(skip_bad_rows, "skip_bad_rows")
     sections, titled, notes = _sections(source, roles, checked_encoding(encoding), skip)
     distinct_sections, left_out = distinct(sections, full_text=titled)

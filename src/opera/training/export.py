@@ -108,7 +108,8 @@ def score(
     settings = EncodingSettings.chosen(**arguments)
     inputs = ScoreInputs.checked(model, reranker, negatives, range, cbs_pool, max_length, settings)
     seed, models = whole_number(seed, "seed", 0, MOST_SEED), (inputs.model, inputs.reranker)
-    path, loaded = _opened(data, arguments, models, out, SCORE_FORMATS, overwrite, relevant_grade)
+    formats = ".parquet", ".tsv", ".jsonl"
+    path, loaded = _opened(data, arguments, models, out, formats, overwrite, relevant_grade)
     qrels = loaded.training_split()
     if inputs.reranker is None and inputs.negatives is None:
         table, records = _score_pairs(inputs, loaded, qrels, settings, seed), None
@@ -229,7 +230,7 @@ def mine(
         }
     )
     seed, models = whole_number(seed, "seed", 0, MOST_SEED), (model, mining.reranker)
-    formats = NEGATIVES_FORMATS
+    formats = ".jsonl", ".tsv"
     path, loaded = _opened(data, arguments, models, out, formats, overwrite, relevant_grade)
     qrels = loaded.training_split()
     check_range(mining, len(loaded.corpus))
@@ -341,10 +342,6 @@ def _score_by_teacher(
         return pairs, reranker.score_pairs(data, *rows, text)
     queries = encoder.encode_queries(data, pairs.query_rows)
     return pairs, pair_similarities(pairs.pairs(), queries, encoder.encode_corpus(data, text))
-
-
-SCORE_FORMATS = (".parquet", ".tsv", ".jsonl")
-NEGATIVES_FORMATS = (".jsonl", ".tsv")
 
 
 class ScoreInputs(NamedTuple):
