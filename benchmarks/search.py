@@ -26,7 +26,7 @@ import numpy as np
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
-from opera.retrieval.vectors import SUFFIX, Embeddings, Shards  # noqa: E402
+from opera.retrieval.vectors import Embeddings, Shards  # noqa: E402
 from page import table_lines  # noqa: E402
 
 QUERIES, DIMENSION = 1000, 384
@@ -39,7 +39,7 @@ def write_vectors(folder: Path, count: int, seed: int) -> None:
     """Write random unit vectors as OPERA's cache holds them, shard by shard."""
     shards, rng = Shards.of(count), np.random.default_rng(seed)
     folder.mkdir()
-    for number, name in enumerate(shards.names(SUFFIX)):
+    for number, name in enumerate(shards.names()):
         rows = shards.rows(number)
         part = rng.standard_normal((rows.stop - rows.start, DIMENSION), dtype=np.float32)
         np.save(folder / name, part / np.linalg.norm(part, axis=1, keepdims=True))

@@ -18,14 +18,14 @@ def test_shards_hold_every_row_and_suit_the_table(count: int) -> None:
     assert (first.start, last.stop) == (0, count)
     assert last.stop > last.start or count == 0
     assert len(shards) >= SHARDS // 2 or shards.size == LEAST_ROWS
-    assert len(set(shards.names(".npy"))) == len(shards)
+    assert len(set(shards.names())) == len(shards)
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 30])
 def test_shards_are_read_as_one_array(count: int, tmp_path: Path) -> None:
     shards = Shards(count, 8)
     vectors = np.random.default_rng(1).standard_normal((count, 3)).astype(np.float32)
-    for number, name in enumerate(shards.names(".npy")):
+    for number, name in enumerate(shards.names()):
         np.save(tmp_path / name, vectors[shards.rows(number)])
     embeddings = Embeddings(tmp_path, shards)
     assert (embeddings.shape, len(embeddings), embeddings[:].dtype) == ((count, 3), count, np.float32)

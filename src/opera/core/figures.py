@@ -102,9 +102,9 @@ def in_points(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-def points(difference: float, digits: int = 1) -> str:
+def points(difference: float) -> str:
     """Write a difference of a measure in points: ``+1.2``, ``−0.3``, and ``0.0`` without a sign."""
-    return signed(100 * difference, digits)
+    return signed(100 * difference)
 
 
 def signed(value: float, digits: int = 1) -> str:

@@ -275,7 +275,7 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
     first, reference = groups[0], next((g for g in groups if g.method == baseline), None)
     others = [group for group in groups if group is not reference]
     tests = {m: paired_tests(others, reference, m) for m in TESTED} if reference else {}
-    gains, guards = paired_tests_within(groups, PRIMARY), guard_results(groups)
+    gains, guards = paired_tests_within(groups), guard_results(groups)
     rows = [
         MethodResult(
             method=group.method,
@@ -327,7 +327,7 @@ def _has_other_base(group: Group, first: Group) -> bool:
 def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
     """Collect the guard's choices by label; a group with an unguarded run is left out."""
     guarded = [group for group in groups if all(run.record.guard for run in group.runs)]
-    tests = paired_tests_within(guarded, PRIMARY, "final", "fine_tuned")
+    tests = paired_tests_within(guarded, "final", "fine_tuned")
     results = {}
     for group in guarded:
         records = [run.record.guard for run in group.runs if run.record.guard]

@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import ttest_1samp
 
-from opera.core.figures import DIFFERENCE, EQUAL, column, equal_values_p, mean_interval, points
+from opera.core.figures import (
+    DIFFERENCE,
+    EQUAL,
+    PRIMARY,
+    column,
+    equal_values_p,
+    mean_interval,
+    points,
+)
 from opera.experiments.groups import Group
 
 LEVEL = 0.05
@@ -103,9 +111,9 @@ def paired_tests(groups: Sequence[Group], baseline: Group, measure: str) -> dict
 
 
 def paired_tests_within(
-    groups: Sequence[Group], measure: str, later: str = "final", earlier: str = "base"
+    groups: Sequence[Group], later: str = "final", earlier: str = "base"
 ) -> dict[str, PairedTest]:
-    """Test two models of a group against each other; by label, Holm-corrected over the groups.
+    """Test two models of a group by the main measure; by label, Holm-corrected over the groups.
 
     The models are ``base``, ``fine_tuned`` and ``final``. A group is left out if it lacks the
     values of a model.
@@ -113,7 +121,7 @@ def paired_tests_within(
     return corrected_tests(
         {
             group.method: differences(
-                *(query_values(group, column(model, measure)) for model in (later, earlier))
+                *(query_values(group, column(model, PRIMARY)) for model in (later, earlier))
             )
             for group in groups
         }

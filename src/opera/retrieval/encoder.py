@@ -227,7 +227,7 @@ class Encoder:
 
         contents = source.digest if rows is None else f"{source.digest}/{rows_digest(rows)}"
         key = [f"shards of {shards.size}", role, source.corpus_text, contents]
-        names = shards.names(SUFFIX)
+        names = shards.names()
         folder = cached_by_all("vectors", self.key(*key, roles=[role]), write, names)
         return Embeddings(folder, shards)
 

@@ -63,9 +63,9 @@ class Shards:
     def __len__(self) -> int:
         return max(1, -(-self.count // self.size))
 
-    def names(self, suffix: str) -> list[str]:
+    def names(self) -> list[str]:
         """Return the file names, in order."""
-        return [f"{number:06d}{suffix}" for number in range(len(self))]
+        return [f"{number:06d}{SUFFIX}" for number in range(len(self))]
 
     def rows(self, number: int) -> slice:
         """Return the rows of a shard."""
@@ -89,7 +89,7 @@ class Embeddings:
     """
 
     def __init__(self, folder: Path, shards: Shards) -> None:
-        self._parts = [np.load(folder / name, mmap_mode="r") for name in shards.names(SUFFIX)]
+        self._parts = [np.load(folder / name, mmap_mode="r") for name in shards.names()]
         self._shards, self.shape = shards, (shards.count, int(self._parts[0].shape[1]))
 
     def __len__(self) -> int:
