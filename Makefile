@@ -33,8 +33,9 @@ quickstart: $(VENV)/.runtime ## teach a real model to search the Python standard
 test: install ## run the tests (about 6 minutes on 2 cores)
 	$(RUN)python -m pytest $(IN_PARALLEL)
 
-test-slow: install ## run the tests that are marked slow
+test-slow: install ## run the tests that are marked slow, and the fuzzers of tables longer
 	$(RUN)python -m pytest $(IN_PARALLEL) -m slow
+	$(RUN)python -m pytest $(IN_PARALLEL) tests/fuzz/test_tables.py --hypothesis-profile=longer
 
 test-processors: install ## run the tests that compute as on three kinds of processor (10 minutes on 2 cores)
 	for kind in amx avx512_bf16 avx2; do \

@@ -1,7 +1,5 @@
 """Attacks on whoever loads a model or resumes a run: pickles that make a folder when they are read."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

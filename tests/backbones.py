@@ -1,7 +1,5 @@
 """Tiny models of the architectures that are adapted in practice: random weights, their makers' folders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

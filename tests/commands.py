@@ -1,7 +1,5 @@
 """What tests of commands share."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

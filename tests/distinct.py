@@ -1,7 +1,5 @@
 """Documents and queries of which no two have the same text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

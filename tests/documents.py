@@ -1,7 +1,5 @@
 """What documents name: dotted names of the package, and command lines. Both fail where there is no such thing."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 from typing import Any

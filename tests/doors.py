@@ -1,7 +1,5 @@
 """The options of commands and of their functions; ``python tests/doors.py`` prints the table of docs/doors.md."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

@@ -9,11 +9,9 @@ exception, a wait, or a half-written entry in the cache. An example:
         with workplace({"recipe.yaml": content}) as folder, only_refusals() as refusals:
             read_recipe(folder / "recipe.yaml")
 
-Leave ``max_examples`` to the profile, or to ``few`` where an example takes long: 100 by default, 10,000 with
-``make fuzz`` (``--hypothesis-profile=nightly``).
+Leave ``max_examples`` to the profile, or to ``few`` where an example takes long: 100 by default, 60 of tables with
+``make test-slow``, 10,000 with ``make fuzz`` (``--hypothesis-profile=nightly``).
 """
-
-from __future__ import annotations
 
 import json
 import os

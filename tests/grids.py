@@ -1,7 +1,5 @@
 """Made-up runs for the tests of experiments: run folders whose figures are known, written without training."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +12,6 @@ from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
 from opera.core.arguments import RUN_FILE
 from opera.core.figures import DEFAULT_MEASURES, RECALL
-from opera.data import load_all
 from opera.experiments.groups import Group, find_runs, group_runs
 from opera.experiments.plan import PlannedRun, plan_grid
 from opera.run_folder.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
@@ -130,10 +127,9 @@ def finish_planned(cell: PlannedRun, model: Path | None = None, ndcg: float = 0.
     """Write the run that a cell would leave, with the identity of the model and data if there is a model."""
     identity = None
     if model is not None:
-        from opera.training.prepare import load_and_check
+        from small_runs import prepare
 
-        data = load_all([cell.data, *cell.reading["also"]])
-        identity = load_and_check(data, str(model), make_recipe(cell.values)).identity
+        identity = prepare([cell.data, *cell.reading["also"]], model, **cell.values).identity
     values = ndcg + np.linspace(-0.1, 0.1, 5)
     write_run(
         cell.folder,

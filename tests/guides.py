@@ -9,8 +9,6 @@
 A comment ``<!-- not run: REASON -->`` above a block leaves it out; its ``opera`` commands must be valid all the same.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

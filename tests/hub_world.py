@@ -1,10 +1,8 @@
 """Small folders laid out as data sets on the Hugging Face hub are."""
 
-from __future__ import annotations
-
-import json
 from pathlib import Path
-from typing import Any
+
+from tiny_world import write_table
 
 CARD = "---\nconfigs:\n{}---\n"
 
@@ -18,7 +16,7 @@ def write_mteb(folder: Path) -> Path:
     _write_texts(folder)
     for split, query in (("train", "q1"), ("validation", "q2"), ("test", "q3")):
         rows = [{"query-id": query, "corpus-id": doc, "score": 1.0} for doc in ("d1", "d2", "d9")]
-        _write(folder / "qrels" / f"{split}.jsonl", rows)
+        write_table(folder / "qrels" / f"{split}.jsonl", rows)
     return folder
 
 
@@ -44,10 +42,5 @@ def _write_card(folder: Path, configs: dict[str, dict[str, str]]) -> None:
 
 def _write_texts(folder: Path, first: str = "d1", second: str = "d2") -> None:
     docs = [{"_id": first, "title": "Title", "text": "one"}, {"_id": second, "title": "", "text": "two"}]
-    _write(folder / "corpus.jsonl", [*docs, {"_id": "empty", "title": "", "text": ""}])
-    _write(folder / "queries.jsonl", [{"_id": f"q{number}", "text": f"query {number}"} for number in range(1, 4)])
-
-
-def _write(path: Path, records: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_table(folder / "corpus.jsonl", [*docs, {"_id": "empty", "title": "", "text": ""}])
+    write_table(folder / "queries.jsonl", [{"_id": f"q{number}", "text": f"query {number}"} for number in range(1, 4)])

@@ -1,7 +1,5 @@
 """Small files laid out as the sources of the paper's eight data sets have theirs, where ir_datasets looks for them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """A user's script of sentence-transformers, in a function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,6 +110,6 @@ def train_script(
         save(args, state, control, **kwargs)
         control.should_training_stop |= state.global_step == stop
 
-    pruning.callback.on_save = broken  # type: ignore[method-assign]
+    pruning.callback.on_save = broken
     trainer.train(resume_from_checkpoint=True if resume else None)
     return pruning, trainer

@@ -1,7 +1,5 @@
 """Processes for tests, forked off one that has imported torch and OPERA: each starts in moments, not in seconds."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import runpy
@@ -81,7 +79,7 @@ class ForkedWorker:
 
     def __init__(self, command: list[str], *, env: dict[str, str], stderr: TextIO, **options: object) -> None:
         theirs, ours = _context.Pipe(duplex=False)
-        self._process = self.context.Process(  # type: ignore[attr-defined]
+        self._process = self.context.Process(
             target=_work, args=(command[1:], theirs, ours, stderr.name, env), daemon=False
         )
         self._process.start()
@@ -131,13 +129,7 @@ def torchrun(arguments: list[str], log: Path, processes: int = 2) -> subprocess.
         return subprocess.Popen([sys.executable, *launcher, *arguments], stdout=file, stderr=file)
 
 
-def _work(
-    arguments: list[str],
-    jobs: Connection,
-    parents: Connection,
-    log: str,
-    environment: dict[str, str],
-) -> None:
+def _work(arguments: list[str], jobs: Connection, parents: Connection, log: str, environment: dict[str, str]) -> None:
     os.setsid()
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for number in (1, 2):

@@ -8,7 +8,7 @@ import os
 import runpy
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -21,8 +21,11 @@ from irds_world import irds_home, write_irds
 from tiny_world import write_beir, write_bert_model, write_static_model
 
 if TYPE_CHECKING:
-    from commands import Opera
+    from datasets import Dataset
+
+    from commands import Done, Opera
     from opera.run_folder.folder import Run
+    from small_runs import Train
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # messages and the order of sums are those of the CPU everywhere
@@ -36,6 +39,7 @@ if str(PROCESSORS) not in (paths := os.environ.get("PYTHONPATH", "").split(os.pa
     runpy.run_path(str(PROCESSORS / "sitecustomize.py"))
 
 settings.register_profile("opera", deadline=None, derandomize=True)  # the same examples on every machine
+settings.register_profile("longer", deadline=None, max_examples=60, derandomize=True)  # make test-slow
 settings.register_profile("explore", deadline=None, max_examples=1000)  # pytest --hypothesis-profile=explore
 settings.register_profile("nightly", deadline=None, max_examples=10_000)  # make fuzz
 settings.load_profile("opera")
@@ -44,7 +48,7 @@ SHARED = Path(__file__).parents[2] / "shared"
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_cache(tmp_path_factory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name in ("OPERA_CACHE", "IR_DATASETS_HOME", "HF_DATASETS_CACHE"):  # read when a library is imported
             monkeypatch.setenv(name, str(tmp_path_factory.mktemp("cache")))
@@ -52,9 +56,10 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _commands_are_built_once() -> Iterator[None]:
-    """Each start of ``opera`` makes typer build all commands: 40 ms, of which a test needs none."""
+def _nothing_is_waited_for() -> Iterator[None]:
+    """Each start of ``opera`` makes typer build all commands, and a run waits for the disk 50 times."""
     with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(os, "fsync", lambda file: None)
         monkeypatch.setattr("typer.main.get_command", functools.cache(typer.main.get_command))
         yield
 
@@ -93,29 +98,6 @@ def registries() -> Iterator[None]:
     SOURCES[:] = sources
 
 
-@pytest.fixture
-def interrupted_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], AbstractContextManager[None]]:
-    """``with interrupted_at(step)``: a training inside breaks off when that step has ended."""
-
-    @contextmanager
-    def interrupted(step: int) -> Iterator[None]:
-        from opera.training.callbacks import Trace
-
-        on_step_end = Trace.on_step_end
-
-        def interrupt(self: Trace, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            on_step_end(self, args, state, control, **kwargs)
-            if state.global_step == step:
-                raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Trace, "on_step_end", interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                yield
-
-    return interrupted
-
-
 @pytest.fixture(scope="session")
 def shared() -> Path:
     if not (SHARED / "data").is_dir():
@@ -124,14 +106,29 @@ def shared() -> Path:
 
 
 @pytest.fixture
-def make_beir(tmp_path: Path) -> Callable[..., Path]:
+def make_beir(tmp_path) -> Callable[..., Path]:
     """Make a fresh BEIR folder that a test may spoil."""
     return lambda **sizes: write_beir(tmp_path / "beir", **sizes)
 
 
 @pytest.fixture(scope="session")
-def beir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def beir(tmp_path_factory) -> Path:
     return write_beir(tmp_path_factory.mktemp("data") / "topics")
+
+
+@pytest.fixture(scope="session")
+def second(tmp_path_factory) -> Path:
+    """A smaller data set of the same words."""
+    return write_beir(tmp_path_factory.mktemp("data") / "second", 60, 20, 4)
+
+
+@pytest.fixture(scope="session")
+def dataset(beir) -> Dataset:
+    """Training pairs as a user's script has them."""
+    import opera
+    from own_scripts import pairs_of
+
+    return pairs_of(opera.load_data(beir))
 
 
 @pytest.fixture(scope="session")
@@ -141,27 +138,43 @@ def irds() -> Path:
 
 
 @pytest.fixture
-def run_opera(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Opera:
-    """``run_opera("train", ...)``: run ``opera train ...`` in this process and in an empty folder."""
+def run_opera(tmp_path, monkeypatch, capsys) -> Opera:
+    """``run_opera("train", ..., status=2)``: run ``opera train ...`` in an empty folder; it ends with 2."""
     from commands import opera_here
 
-    return lambda *arguments: opera_here(tmp_path, arguments, monkeypatch, capsys)
+    def run(*arguments: object, status: int = 0) -> Done:
+        done = opera_here(tmp_path, arguments, monkeypatch, capsys)
+        assert done.returncode == status, done.stderr
+        return done
+
+    return run
 
 
 @pytest.fixture(scope="session")
-def static_model(tmp_path_factory: pytest.TempPathFactory, _libraries_are_not_garbage: None) -> Path:
+def static_model(tmp_path_factory, _libraries_are_not_garbage) -> Path:
     """A static embedding model in a sentence-transformers folder, random vectors."""
     return write_static_model(tmp_path_factory.mktemp("static") / "model")
 
 
 @pytest.fixture(scope="session")
-def bert_model(tmp_path_factory: pytest.TempPathFactory, _libraries_are_not_garbage: None) -> Path:
+def bert_model(tmp_path_factory, _libraries_are_not_garbage) -> Path:
     """A two-layer BERT with mean pooling and prompts, random weights, in a sentence-transformers folder."""
     return write_bert_model(tmp_path_factory.mktemp("bert") / "model")
 
 
+@pytest.fixture
+def train(tmp_path, beir, static_model) -> Train:
+    """``train("run", **settings)``: train the static model on the small data, into a folder of this name."""
+    import opera
+
+    def train(name: str = "run", data: Any = beir, model: Any = static_model, **settings: Any) -> Run:
+        return opera.adapt(data, model=model, out=tmp_path / name, **settings)
+
+    return train
+
+
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+def trained(tmp_path_factory, beir, static_model) -> Run:
     """A finished run, which tests may read and not change."""
     import opera
     from small_runs import SMALL

@@ -1,18 +1,22 @@
 """What tests of training share: settings of short runs, ways to compare runs, and unit vectors."""
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+import pytest
 
+from opera.config.recipe import make_recipe
+from opera.data import load_all
 from opera.run_folder.folder import Run
+from opera.training.callbacks import Trace
+from opera.training.prepare import Prepared, load_and_check
 
-InterruptedAt = Callable[[int], AbstractContextManager[None]]
+Train = Callable[..., Run]
 
 FAST: dict[str, Any] = {
     "max_steps": 60,
@@ -22,9 +26,10 @@ FAST: dict[str, Any] = {
     "save_steps": 20,
     "precision": "fp32",  # auto depends on the processor
     "refit": False,  # tests of training look at one training
+    "bm25": False,  # tests/run/test_hybrid.py has keyword search
 }
 SMALL: dict[str, Any] = {**FAST, "max_steps": 8, "save_steps": 4, "learning_rate": 1e-3}
-SETTINGS = ("temperature=0.1", "precision=fp32", "refit=false")
+SETTINGS = ("temperature=0.1", "precision=fp32", "refit=false", "bm25=false")
 OPTIONS = ["--lr", "0.01", "--batch-size", "8"]
 
 
@@ -45,6 +50,26 @@ def assert_same_run(one: Run, other: Run, but: tuple[str, ...] = ()) -> None:
     assert weights(one) == weights(other)
     assert one.pairs().drop_columns(list(but)) == other.pairs().drop_columns(list(but))
     assert one.trace().drop_columns("seconds") == other.trace().drop_columns("seconds")
+
+
+def prepare(data: Any, model: Path, **settings: Any) -> Prepared:
+    """What a run knows of a data set, or of a list of them, before it trains."""
+    data_sets = data if isinstance(data, list) else [data]
+    return load_and_check(load_all(data_sets), str(model), make_recipe(settings))
+
+
+@contextmanager
+def interrupted_at(step: int) -> Iterator[None]:
+    """A training inside breaks off when that step has ended."""
+    on_step_end = Trace.on_step_end
+
+    def interrupt(self: Trace, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        on_step_end(self, args, state, control, **kwargs)
+        if state.global_step == step:
+            raise KeyboardInterrupt
+
+    with patch.object(Trace, "on_step_end", interrupt), pytest.raises(KeyboardInterrupt):
+        yield
 
 
 def unit_vectors(rng: np.random.Generator, *shape: int) -> np.ndarray:

@@ -1,10 +1,7 @@
 """``opera`` exports one list of names, each of which loads, and nothing else."""
 
-from __future__ import annotations
-
 import inspect
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -12,30 +9,28 @@ import opera
 from opera.core import errors
 
 
-def test_every_public_name_loads_and_says_what_it_is() -> None:
+def test_every_public_name_loads_and_says_what_it_is():
     assert dir(opera) == opera.__all__ == sorted(opera.__all__)
     assert all(getattr(opera, name).__doc__ for name in opera.__all__)
     with pytest.raises(AttributeError, match="module 'opera' has no attribute 'fine_tune'"):
-        _ = opera.fine_tune  # type: ignore[attr-defined]
+        _ = opera.fine_tune
 
 
 @pytest.mark.parametrize("name", ["adapt", "evaluate", "score", "mine", "search", "compare", "inspect"])
-def test_all_functions_take_data_first_and_the_model_by_keyword(name: str) -> None:
+def test_all_functions_take_data_first_and_the_model_by_keyword(name):
     parameters = inspect.signature(getattr(opera, name)).parameters
     assert next(iter(parameters)) == "data"
     assert parameters["model"].kind is inspect.Parameter.KEYWORD_ONLY
 
 
-def test_every_error_that_users_may_catch_is_public() -> None:
+def test_every_error_that_users_may_catch_is_public():
     raised = {
         name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, errors.OperaError)
     }
     assert raised - set(opera.__all__) <= {"MissingExtraError"}
 
 
-def test_a_tilde_is_the_home_folder_everywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beir: Path, static_model: Path
-) -> None:
+def test_a_tilde_is_the_home_folder_everywhere(tmp_path, monkeypatch, beir, static_model):
     home = tmp_path / "home"
     shutil.copytree(beir, home / "data")
     shutil.copytree(static_model, home / "model")

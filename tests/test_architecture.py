@@ -1,7 +1,5 @@
 """Imports run one way, and reading results needs no torch."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import graphlib
@@ -52,7 +50,7 @@ def parse(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
 
-def test_each_layer_imports_only_from_layers_below_it() -> None:
+def test_each_layer_imports_only_from_layers_below_it():
     for module in MODULES.keys() - {"opera"}:
         imported = imported_modules(ast.walk(parse(module)))
         assert "opera" not in imported, f"{module}: inside the package, import from the module that defines a name"
@@ -60,25 +58,25 @@ def test_each_layer_imports_only_from_layers_below_it() -> None:
         assert not above, f"{module} imports {above}, which lie above it"
 
 
-def test_private_modules_are_imported_only_in_their_room() -> None:
+def test_private_modules_are_imported_only_in_their_room():
     for module in MODULES:
         for name in imported_modules(ast.walk(parse(module))):
             is_private = any(re.match("_[^_]", part) for part in name.split("."))
             assert not is_private or layer_of(name) == layer_of(module), f"{module} imports {name}"
 
 
-def test_no_module_imports_itself_in_a_circle() -> None:
+def test_no_module_imports_itself_in_a_circle():
     graph = {module: imported_modules(ast.walk(parse(module))) for module in MODULES}
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError with the modules of a circle
 
 
-def test_the_page_lists_the_layers_in_this_order() -> None:
+def test_the_page_lists_the_layers_in_this_order():
     text = PAGE.read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([\w, ]+) \|", text[text.index("| room |") : text.index("### The path")], re.MULTILINE)
     assert [name for row in rows[1:] for name in row.split(", ")] == LAYERS
 
 
-def test_files_are_short_enough_to_read_in_one_sitting() -> None:
+def test_files_are_short_enough_to_read_in_one_sitting():
     assert {p.name: n for p in HOME.rglob("*.py") if (n := len(p.read_text().splitlines())) > 450} == {}
 
 
@@ -100,18 +98,18 @@ assert not large & set(sys.modules)
 """
 
 
-def test_help_methods_data_and_runs_need_no_large_library() -> None:
+def test_help_methods_data_and_runs_need_no_large_library():
     subprocess.run([sys.executable, "-c", WITHOUT_LARGE_LIBRARIES], check=True)
 
 
-def test_no_global_random_state() -> None:
+def test_no_global_random_state():
     for path in HOME.rglob("*.py"):
         text = path.read_text()
         for forbidden in ("np.random.seed", "torch.manual_seed", "random.seed(", "default_rng("):
             assert forbidden not in text, f"{path.name} uses {forbidden}"
 
 
-def test_what_studies_benchmarks_and_tools_import_of_the_package_exists() -> None:
+def test_what_studies_benchmarks_and_tools_import_of_the_package_exists():
     """They run for minutes to hours, so nobody notices otherwise."""
     root = Path(__file__).parents[1]
     for path in sorted(

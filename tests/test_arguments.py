@@ -1,7 +1,5 @@
 """Arguments of the Python functions: what cannot be meant is refused in one line, before anything is written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +32,14 @@ FORGED = "d\udc80\nopera: error: b\x1b[2J"
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch) -> Path:
     """An empty folder to run in."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize(("name", "arguments"), ARGUMENTS, ids=str)
-def test_what_cannot_be_meant_is_refused(
-    name: str, arguments: dict[str, Any], here: Path, beir: Path, static_model: Path
-) -> None:
+def test_what_cannot_be_meant_is_refused(name, arguments, here, beir, static_model):
     with pytest.raises(opera.InputError) as caught:
         getattr(opera, name)(beir, **{"model": static_model, **arguments})
     assert str(caught.value).isprintable()
@@ -52,7 +48,7 @@ def test_what_cannot_be_meant_is_refused(
 
 @pytest.mark.parametrize("function", [opera.load_data, opera.Run.open, opera.report])
 @pytest.mark.parametrize("value", [None, 7, b"data", FORGED], ids=["None", "number", "bytes", "forged"])
-def test_what_is_no_path_is_refused_and_forges_no_line(function: Any, value: object, here: Path) -> None:
+def test_what_is_no_path_is_refused_and_forges_no_line(function, value, here):
     with pytest.raises(opera.InputError) as caught:
         function(value)
     assert str(caught.value).isprintable()

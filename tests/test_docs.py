@@ -1,7 +1,5 @@
 """README, CONTRIBUTING, CHANGELOG and docs/: modules, links, commands and names on these pages exist."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -31,7 +29,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_modules_on_the_page_of_the_architecture_exist() -> None:
+def test_modules_on_the_page_of_the_architecture_exist():
     named = set(re.findall(r"`([\w/]+\.py)`", read(ROOT / "CONTRIBUTING.md")))
     assert len(named) > 10
     homes = (Path(opera.__file__).parent, ROOT)
@@ -39,7 +37,7 @@ def test_modules_on_the_page_of_the_architecture_exist() -> None:
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_and_tables_are_whole(page: Path) -> None:
+def test_links_and_tables_are_whole(page):
     for target in re.findall(r"\]\(([^)]+)\)", read(page)):
         path, _, anchor = target.partition("#")
         linked = (page.parent / path).resolve() if path else page
@@ -50,7 +48,7 @@ def test_links_and_tables_are_whole(page: Path) -> None:
         assert len({len(re.split(r"(?<!\\)\|", row)) for row in rows}) == 1, table
 
 
-def test_commands_in_indented_blocks_are_valid() -> None:
+def test_commands_in_indented_blocks_are_valid():
     found = {}
     for page in PAGES:
         joined = re.sub(r" *\\\n *", " ", read(page))
@@ -63,7 +61,7 @@ def test_commands_in_indented_blocks_are_valid() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_names_of_the_package_and_files_exist(page: Path) -> None:
+def test_names_of_the_package_and_files_exist(page):
     for name in re.findall(r"`(opera(?:\.\w+)+)\b", read(page)):
         find(name)
     ours = re.sub(r"https?://\S+", "", read(page))
@@ -71,14 +69,14 @@ def test_names_of_the_package_and_files_exist(page: Path) -> None:
     assert [file for file in files if not (ROOT / file).exists()] == []
 
 
-def test_the_readme_has_two_commands_and_650_words() -> None:
+def test_the_readme_has_two_commands_and_650_words():
     text = read(ROOT / "README.md")
     assert re.findall(r"^    (make \w+)", text, re.MULTILINE) == ["make quickstart", "make test"]
     assert len(text.split()) <= 650
 
 
 @pytest.mark.slow
-def test_the_search_of_the_site_works_from_disk_without_a_network(tmp_path: Path) -> None:
+def test_the_search_of_the_site_works_from_disk_without_a_network(tmp_path):
     """Browsers read no JSON and start no worker from a page on disk: the index is a script, and so is a stand-in."""
     pytest.importorskip("material")
     build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
@@ -89,7 +87,7 @@ def test_the_search_of_the_site_works_from_disk_without_a_network(tmp_path: Path
     assert [script for script in loaded if not (tmp_path / script).is_file()] == []
 
 
-def test_the_lock_file_pins_each_dependency() -> None:
+def test_the_lock_file_pins_each_dependency():
     def package(requirement: str) -> str:
         return re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-")
 

@@ -1,7 +1,5 @@
 """Commands and Python functions take the same options, with the same defaults; docs/doors.md lists them."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 
@@ -19,12 +17,12 @@ OTHERWISE = {("evaluate", "overwrite")}
 """It is for ``--run-file``; the function returns the ranking."""
 
 
-def test_the_page_has_the_table() -> None:
+def test_the_page_has_the_table():
     assert table() in (ROOT / "docs" / "doors.md").read_text(encoding="utf-8"), f"the table is now:\n{table()}"
 
 
 @pytest.mark.parametrize("option", shared_options())
-def test_a_command_and_its_function_take_the_same_options(option: str) -> None:
+def test_a_command_and_its_function_take_the_same_options(option):
     sides = {door: cell(option, door) for door in DOORS if door != "quickstart"}
     one_sided = [door for door, side in sides.items() if side not in ("✓", "-") and (door, option) not in OTHERWISE]
     on_commands = {sides[door] for door in one_sided} == {"command"} and option in ON_COMMANDS | TABLES
@@ -37,7 +35,7 @@ def default(value: Any) -> str:
     return "" if is_empty else str(value)
 
 
-def test_an_option_has_one_default() -> None:
+def test_an_option_has_one_default():
     doors = [door for door in DOORS if door not in (*TRAINING, "quickstart")]
     values: dict[str, set[str]] = {}
     for side in (side for door in doors for side in (of_command(door), of_function(door))):

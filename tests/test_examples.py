@@ -1,7 +1,5 @@
 """The examples in the docstrings of public names run; ``minilm`` is a small model here."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect
@@ -39,7 +37,7 @@ def run_example(thing: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory) -> Iterator[Path]:
     """A folder in which ``minilm`` is a small model, with the run that the example of ``adapt`` trains."""
     home = tmp_path_factory.mktemp("examples")
     model = write_letter_model(home / "all-MiniLM-L6-v2")
@@ -57,6 +55,6 @@ def with_mark(thing: Any) -> Any:
 
 
 @pytest.mark.parametrize("thing", [*map(with_mark, PUBLIC)])
-def test_the_example_of_each_public_name_runs(thing: Any, folder: Path, registries: None) -> None:
+def test_the_example_of_each_public_name_runs(thing, folder, registries):
     if thing is not opera.adapt:  # it has run in the folder
         run_example(thing)

@@ -3,8 +3,6 @@
 Blocks that need a network, a GPU or several machines say so in a comment above them; see ``guides.py``.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -40,14 +38,12 @@ SEARCHES = {
 
 
 @pytest.fixture(scope="session")
-def letter_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def letter_model(tmp_path_factory) -> Path:
     return write_letter_model(tmp_path_factory.mktemp("minilm") / "model")
 
 
 @pytest.fixture
-def run_here(
-    tmp_path: Path, letter_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Any:
+def run_here(tmp_path, letter_model, monkeypatch, capsys) -> Any:
     """Run a page in a folder where ``minilm`` is a small model, and so is the folder of its full name."""
     import opera.retrieval.locate
 
@@ -61,13 +57,13 @@ def run_here(
 
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true")  # the trainer's default, without a GPU
 @pytest.mark.parametrize("page", [*GUIDES, *(pytest.param(page, marks=pytest.mark.slow) for page in LONGER)])
-def test_the_blocks_of_a_guide_run(page: str, run_here: Any) -> None:
+def test_the_blocks_of_a_guide_run(page, run_here):
     for package in NEEDS.get(page, ()):
         pytest.importorskip(package)
     run_here(ROOT / "docs" / page)
 
 
-def test_the_skill_is_short_and_runs_every_command() -> None:
+def test_the_skill_is_short_and_runs_every_command():
     """Agent skills begin with their folder's name and a description of at most 1,024 characters."""
     page = ROOT / "docs" / SKILL
     text = page.read_text(encoding="utf-8")
@@ -86,7 +82,7 @@ def rank_of(answer: str, question: str, model: str | Path) -> int:
 
 
 @pytest.mark.slow
-def test_the_search_of_the_first_guide_improves(tmp_path: Path) -> None:
+def test_the_search_of_the_first_guide_improves(tmp_path):
     """Its commands with the real model; ranks and gain are far from these bounds with seeds 0 to 2."""
     guide = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
     searched = set(re.findall(r'opera search .*?"(.+?)"', guide))

@@ -1,7 +1,5 @@
 """No command runs what lies in the current folder: modules with the names of libraries, and settings of libraries."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -22,7 +20,7 @@ LIBRARIES = [
 
 
 @pytest.fixture
-def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def hostile(tmp_path, monkeypatch) -> Path:
     """The current folder: its modules write their names to the file ``ran``, which is returned."""
     folder, ran = tmp_path / "hostile", tmp_path / "ran"
     folder.mkdir()
@@ -33,7 +31,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return ran
 
 
-def test_not_by_the_processes_of_a_grid(hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_by_the_processes_of_a_grid(hostile, tmp_path, monkeypatch):
     """What the user puts on PYTHONPATH is found there."""
     (tmp_path / "extension").mkdir()
     (tmp_path / "extension" / "mine.py").write_text("FOUND = True")
@@ -48,7 +46,7 @@ def test_not_by_the_processes_of_a_grid(hostile: Path, tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     "command", [["-m", "opera"], [str(Path(sys.executable).parent / "opera")]], ids=["-m", "opera"]
 )
-def test_not_by_the_command(command: list[str], hostile: Path) -> None:
+def test_not_by_the_command(command, hostile):
     """It ends as in this process: one message, and status 2."""
     words = [*command, "evaluate", "absent", "--model", "absent"]
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
@@ -56,7 +54,7 @@ def test_not_by_the_command(command: list[str], hostile: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr.count("\n"), hostile.exists()) == (2, "", 1, False)
 
 
-def test_settings_of_numba_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_numba_are_refused(tmp_path, monkeypatch):
     (tmp_path / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path / 'kernels'}")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=r"^\.numba_config\.yaml: numba would read its settings from this file"):

@@ -1,7 +1,5 @@
 """The notebook runs from its first cell to its last; ``minilm`` is a small model here, so no figure is checked."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -16,7 +14,7 @@ NOTEBOOK = Path(__file__).parents[1] / "examples" / "first_hour.ipynb"
 
 
 @pytest.mark.slow
-def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_runs(tmp_path, monkeypatch):
     model = write_letter_model(tmp_path / "model")
     monkeypatch.setattr("opera.retrieval.locate.minilm_folder", lambda: model)
     monkeypatch.chdir(tmp_path)

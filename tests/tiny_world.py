@@ -1,7 +1,5 @@
 """Small real things that tests and studies run on: a topical corpus, a static model and a two-layer BERT."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import string
@@ -34,6 +32,28 @@ def data_from_dicts(name: str, *, corpus: Texts, queries: Texts, qrels: Mapping[
 def with_drawn_splits(data: RetrievalData, **settings: Any) -> RetrievalData:
     """The data with a test split, and with a dev split if the settings ask for one."""
     return draw_missing_splits(Mixture.of(data), **settings).joined
+
+
+def judged(data: RetrievalData, split: str) -> list[tuple[str, str, int]]:
+    """The judgements of a split, by ids."""
+    qrels = data.split(split)
+    queries = data.queries.ids(qrels.query_rows[qrels.query_index])
+    return list(zip(queries, data.corpus.ids(qrels.doc_rows), qrels.grades.tolist(), strict=True))
+
+
+def write_table(path: Path, rows: Any) -> Path:
+    """Write rows as CSV, TSV, JSON Lines or Parquet, as the name of the file says."""
+    import pandas as pd
+
+    frame = pd.DataFrame(rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        frame.to_parquet(path, index=False)
+    elif path.suffix == ".jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_csv(path, sep="\t" if path.suffix == ".tsv" else ",", index=False)
+    return path
 
 
 def topic_word(topic: int, word: int) -> str:

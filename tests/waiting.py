@@ -1,7 +1,5 @@
 """A training callback for tests of signals: training waits for the signal, so no test has to hit a moment."""
 
-from __future__ import annotations
-
 import logging
 import time
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 
-class WaitsForASignal(TrainerCallback):  # type: ignore[misc]
+class WaitsForASignal(TrainerCallback):
     """After ``step`` steps, create the file ``reached`` and wait until the run logs that it stops; only once."""
 
     def __init__(self, step: int, reached: Path) -> None:
@@ -21,7 +19,7 @@ class WaitsForASignal(TrainerCallback):  # type: ignore[misc]
         if state.global_step != self._step or self._reached.exists():
             return
         handler = logging.Handler()
-        handler.emit = self._read  # type: ignore[method-assign]
+        handler.emit = self._read
         logging.getLogger("opera").addHandler(handler)
         self._reached.touch()
         while not self._stopping:

@@ -1,7 +1,5 @@
 """Small worlds that the tests of methods share: pairs, scores, and every method in every variant."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from opera.core.arrays import FloatArray

@@ -1,9 +1,5 @@
 """The command of the reproduction, run in this process."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from commands import Opera, opera_here
@@ -11,6 +7,6 @@ from opera_paper.cli import main
 
 
 @pytest.fixture
-def run_opera_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Opera:
+def run_opera_paper(tmp_path, monkeypatch, capsys) -> Opera:
     """``run_opera_paper("table")``: run ``opera-paper table`` in an empty folder."""
     return lambda *arguments: opera_here(tmp_path, arguments, monkeypatch, capsys, "opera-paper", main)

@@ -1,7 +1,5 @@
 """The paper's tables side by side with runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +19,7 @@ from opera_paper.tables import AVERAGE, RANK, TABLES, find_table, table_rows
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunsFolder:
+def folder(tmp_path) -> RunsFolder:
     return RunsFolder(tmp_path)
 
 
@@ -44,7 +42,7 @@ def figure_at(rows: list[ComparedRow], data: str, method: str, measure: str, par
     return only.figures[measure]
 
 
-def test_a_row_has_the_mean_over_seeds_and_the_difference_in_points(folder: RunsFolder) -> None:
+def test_a_row_has_the_mean_over_seeds_and_the_difference_in_points(folder):
     rows = aligned("main", {("NFCorpus", "DP"): group_of(folder, 0.40, 0.44)})
     figure = figure_at(rows, "NFCorpus", "DP", "NDCG@10")
     assert (figure.paper, figure.ours) == (0.480, pytest.approx((0.40, 0.44)))
@@ -56,7 +54,7 @@ def test_a_row_has_the_mean_over_seeds_and_the_difference_in_points(folder: Runs
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_every_table_has_records(table: Any) -> None:
+def test_every_table_has_records(table):
     rows = rows_of(table)
     records = json.loads(json.dumps(as_records(table, paper_alone(rows), with_grid=False)))
     assert len(records) == sum(len(row.values) for row in table_rows(table.name))
@@ -68,7 +66,7 @@ def test_every_table_has_records(table: Any) -> None:
         assert steps == sorted(steps)
 
 
-def test_speeds_are_relative_to_ft(folder: RunsFolder) -> None:
+def test_speeds_are_relative_to_ft(folder):
     (dp, ft), label = (group_of(folder, 0.4, step_seconds=s) for s in (0.5, 0.4)), "DP (I_u = 10)"
     alone = aligned("overhead", {("FiQA", label): dp})
     assert figure_at(alone, "FiQA", label, "Speed Diff (%)").missing == "FT not run"
@@ -80,7 +78,7 @@ def test_speeds_are_relative_to_ft(folder: RunsFolder) -> None:
     assert figure_at(rows, "FEVER", "DP (I_u = 1)", "Per-step overhead (%)").mean == pytest.approx(25.0)
 
 
-def test_difficulty_needs_similarities(folder: RunsFolder) -> None:
+def test_difficulty_needs_similarities(folder):
     after = np.arange(9) / 10
     dp = group_of(folder, after, np.full(9, 0.2), similarity=np.arange(9)[::-1])
     rows = aligned("difficulty", {("FiQA", "DP"): dp, ("FiQA", "FT"): group_of(folder, 0.4)})
@@ -92,7 +90,7 @@ def test_difficulty_needs_similarities(folder: RunsFolder) -> None:
     assert figure_at(rows, "FiQA", "DP", "queries", "all").difference == 9 - 648
 
 
-def test_averages_need_all_data_sets_and_ranks_are_over_seen_or_unseen(folder: RunsFolder) -> None:
+def test_averages_need_all_data_sets_and_ranks_are_over_seen_or_unseen(folder):
     ascending = [group_of(folder, 0.2 + place / 10) for place in range(5)]
     sets = dict.fromkeys(row.data for row in rows_of(find_table("main")) if "verage" not in row.data)
     groups = {}
@@ -119,7 +117,7 @@ def planned(table: str, out: Path, *names: str, **changes: Any) -> Reproduction:
     return replace(plan, **changes)
 
 
-def test_each_row_of_a_table_by_iterations_has_its_own_small_run(tmp_path: Path) -> None:
+def test_each_row_of_a_table_by_iterations_has_its_own_small_run(tmp_path):
     plan = planned("full", tmp_path, "nfcorpus")
     cells = [
         cell
@@ -137,7 +135,7 @@ def test_each_row_of_a_table_by_iterations_has_its_own_small_run(tmp_path: Path)
     assert {row.row.data for row in reproduced.rows} == {"NFCorpus"}
 
 
-def test_data_that_cannot_be_loaded_are_named_all_at_once(beir: Path, tmp_path: Path) -> None:
+def test_data_that_cannot_be_loaded_are_named_all_at_once(beir, tmp_path):
     plan = planned("main", tmp_path, user_data=[f"nfcorpus={beir}", "fiqa=absent"])
     with pytest.raises(opera.DataError, match="fiqa: absent: no such file"):
         check_data(plan)

@@ -1,7 +1,5 @@
 """The paper's data sets: their counts are those of Table 8, and those that ir_datasets states of its ids."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from importlib.util import find_spec
@@ -33,18 +31,18 @@ def stated_counts(entry: PaperSet) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("entry", PAPER_SETS.values(), ids=PAPER_SETS)
-def test_the_ids_hold_what_table_8_counts(entry: PaperSet) -> None:
+def test_the_ids_hold_what_table_8_counts(entry):
     expected = entry.table_counts | {name: count for name, (count, _) in entry.known_counts.items()}
     assert stated_counts(entry) == expected
 
 
-def test_the_test_pairs_of_antique_are_levels_1_and_4_in_table_8() -> None:
+def test_the_test_pairs_of_antique_are_levels_1_and_4_in_table_8():
     grades = STATED["antique/test"]["qrels"]["fields"]["relevance"]["counts_by_value"]
     assert grades["1"] + grades["4"] == find_set("antique").test_pairs
     assert grades["3"] + grades["4"] == find_set("antique").known_counts["test_pairs"][0]
 
 
-def test_loading_counts_as_the_paper_does_and_says_what_differs(irds: Path) -> None:
+def test_loading_counts_as_the_paper_does_and_says_what_differs(irds):
     data = opera.load_data("paper:antique")
     assert any("counts grades from 3 up as relevant" in note for note in data.notes)
     counts = with_relevant_grade(data, 3).counts()

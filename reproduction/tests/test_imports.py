@@ -1,7 +1,5 @@
 """The reproduction uses only public names of the product, and the product does not know it."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 
@@ -23,11 +21,11 @@ def imported(package: Path) -> set[str]:
     return names
 
 
-def test_only_public_modules_of_the_product_are_imported() -> None:
+def test_only_public_modules_of_the_product_are_imported():
     names = imported(Path(opera_paper.__file__).parent)
     assert {name for name in names if name.split(".")[0] == "opera"} == PUBLIC
 
 
-def test_the_product_does_not_import_the_reproduction() -> None:
+def test_the_product_does_not_import_the_reproduction():
     names = imported(Path(opera.__file__).parent)
     assert not {name for name in names if name.split(".")[0] == "opera_paper"}

@@ -1,10 +1,6 @@
 """Wrong pairs: how many, which, in which splits, and the folder that the command writes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opera
-from commands import Opera
 from opera.data import with_relevant_grade
 from opera_paper.noise import add_wrong_pairs
 from tiny_world import data_from_dicts, write_beir
@@ -32,16 +27,14 @@ def wrong_of(wrong: list[tuple[str, str, str]], split: str) -> Pairs:
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> opera.RetrievalData:
+def tiny(tmp_path_factory) -> opera.RetrievalData:
     """Train, dev and test; half of the documents are judged 2, the others 1."""
     return opera.load_data(write_beir(tmp_path_factory.mktemp("noise") / "data", dev=True))
 
 
 @settings(max_examples=30)
 @given(share=st.floats(0.02, 0.7), kind=st.sampled_from(["random", "neighbour"]), seed=st.integers(0, 3))
-def test_wrong_pairs_make_up_the_share_and_right_ones_stay(
-    tiny: opera.RetrievalData, share: float, kind: str, seed: int
-) -> None:
+def test_wrong_pairs_make_up_the_share_and_right_ones_stay(tiny, share, kind, seed):
     noisy, wrong = add_wrong_pairs(tiny, kind, share, seed)
     for split in ("train", "dev"):
         right, all_pairs, added = pairs_of(tiny, split), pairs_of(noisy, split), wrong_of(wrong, split)
@@ -56,7 +49,7 @@ def test_wrong_pairs_make_up_the_share_and_right_ones_stay(
 
 
 @pytest.mark.parametrize("kind", ["hard", "clicks"])
-def test_ranked_kinds_draw_from_the_models_ranking(kind: str, tiny: opera.RetrievalData, static_model: Path) -> None:
+def test_ranked_kinds_draw_from_the_models_ranking(kind, tiny, static_model):
     _, wrong = add_wrong_pairs(tiny, kind, 0.3, 0, model=static_model)
     evaluation = opera.evaluate(tiny, model=static_model, split="train", measures=["R@100"])
     rank_of = {
@@ -71,7 +64,7 @@ def test_ranked_kinds_draw_from_the_models_ranking(kind: str, tiny: opera.Retrie
 
 @settings(max_examples=30)
 @given(names=st.lists(st.sampled_from("ab"), min_size=8, max_size=20), seed=st.integers(0, 5))
-def test_no_copy_of_a_right_document_and_no_empty_one_is_wrong(names: list[str], seed: int) -> None:
+def test_no_copy_of_a_right_document_and_no_empty_one_is_wrong(names, seed):
     texts = {f"d{row}": name for row, name in enumerate(["a", *names, "b", "c", "", " "])}
     judged = {split: {split: {"d0": 1}} for split in ("train", "test")}
     data = data_from_dicts("x", corpus=texts, queries={"train": "q", "test": "t"}, qrels=judged)
@@ -79,7 +72,7 @@ def test_no_copy_of_a_right_document_and_no_empty_one_is_wrong(names: list[str],
     assert sorted(texts[doc] for _, doc, _ in wrong) == ["b", "c"], "each text once"
 
 
-def test_documents_judged_lower_become_positives_of_train(tiny: opera.RetrievalData) -> None:
+def test_documents_judged_lower_become_positives_of_train(tiny):
     """ANTIQUE in the paper: what counts as relevant starts at one grade, training lets in the one below."""
     noisy, wrong = add_wrong_pairs(tiny, "grade", None, 0, grade=1)
     assert pairs_of(noisy, "train", 2) == pairs_of(tiny, "train", 1)
@@ -90,7 +83,7 @@ def test_documents_judged_lower_become_positives_of_train(tiny: opera.RetrievalD
             add_wrong_pairs(tiny, "grade", None, 0, grade=grade, relevant_grade=relevant_grade)
 
 
-def test_wrong_pairs_get_the_relevant_grade_and_the_mean_weight(tiny: opera.RetrievalData) -> None:
+def test_wrong_pairs_get_the_relevant_grade_and_the_mean_weight(tiny):
     train = tiny.split("train")
     weights = np.arange(len(train.doc_rows), dtype=np.float32)
     weighted = replace(tiny, splits={**tiny.splits, "train": replace(train, weights=weights)})
@@ -101,9 +94,7 @@ def test_wrong_pairs_get_the_relevant_grade_and_the_mean_weight(tiny: opera.Retr
     assert np.count_nonzero(noisy.split("train").weights == weights.mean()) >= len(added)
 
 
-def test_the_command_writes_a_folder_that_trains(
-    run_opera_paper: Opera, beir: Path, static_model: Path, tmp_path: Path
-) -> None:
+def test_the_command_writes_a_folder_that_trains(run_opera_paper, beir, static_model, tmp_path):
     options = ["--share", "0.3", "--kind", "hard", "--model", static_model, "--out", "noisy"]
     done = run_opera_paper("noise", beir, *options)
     assert done.stdout.splitlines()[-1] == f"  opera train noisy --model {static_model} --out run"
@@ -129,9 +120,7 @@ def test_the_command_writes_a_folder_that_trains(
         "--kind random --share 0.3 --out data",
     ],
 )
-def test_what_cannot_be_is_refused_in_one_message(
-    run_opera_paper: Opera, tmp_path: Path, make_beir: Callable[..., Path], options: str
-) -> None:
+def test_what_cannot_be_is_refused_in_one_message(run_opera_paper, tmp_path, make_beir, options):
     make_beir().rename(tmp_path / "data")
     before = sorted(tmp_path.rglob("*"))
     done = run_opera_paper("noise", "data", "--out", "noisy", *options.split())

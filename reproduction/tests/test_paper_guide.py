@@ -1,7 +1,5 @@
 """reproduction/README.md and the recipes: what it names exists, defaults are those of the code, no item is left out."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil
@@ -76,7 +74,7 @@ def numbered(first_column: str) -> list[str]:
     """The first cells of these tables; ``Opera 1-3`` stands for three."""
     cells = []
     for row in rows(first_column):
-        name, first, last = re.fullmatch(r"(\D*)(\d+)(?:-(\d+))?", row[first_column]).groups()  # type: ignore[union-attr]
+        name, first, last = re.fullmatch(r"(\D*)(\d+)(?:-(\d+))?", row[first_column]).groups()
         cells += [f"{name}{number}" for number in range(int(first), int(last or first) + 1)]
     return cells
 
@@ -137,12 +135,12 @@ def problem(token: str) -> str | None:
     return None
 
 
-def test_everything_in_backticks_exists() -> None:
+def test_everything_in_backticks_exists():
     assert {token: wrong for token in TOKENS if (wrong := problem(token)) is not None} == {}
     assert sum(token.startswith(("opera.", "opera_paper.")) for token in TOKENS) > 30
 
 
-def test_no_item_of_the_paper_is_left_out() -> None:
+def test_no_item_of_the_paper_is_left_out():
     lines = {"Opera": 16, "SampleQuery": 7, "SampleDocument": 6}
     assert numbered("Line") == [f"{name} {line}" for name, count in lines.items() for line in range(1, count + 1)]
     for column, count in {"Equation": 12, "Table": 26, "Figure": 4}.items():
@@ -152,7 +150,7 @@ def test_no_item_of_the_paper_is_left_out() -> None:
     assert set(re.findall(r"--config ([\w-]+)(?![\w/-])", PAGE)) == set(RECIPES)
 
 
-def test_defaults_on_the_page_are_those_of_the_code() -> None:
+def test_defaults_on_the_page_are_those_of_the_code():
     told = set()
     for row in rows("The paper"):
         names, defaults = re.findall(r"`(\w+)`", row["Setting"]), row["Default"].split(", ") if row["Default"] else []
@@ -173,7 +171,7 @@ def test_defaults_on_the_page_are_those_of_the_code() -> None:
         )
 
 
-def test_functions_that_cite_an_equation_stand_in_its_row() -> None:
+def test_functions_that_cite_an_equation_stand_in_its_row():
     by_number = {row["Equation"]: row["Code"] for row in rows("Equation")}
     checked = 0
     for package in (opera.methods, opera_paper):
@@ -188,7 +186,7 @@ def test_functions_that_cite_an_equation_stand_in_its_row() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("method", METHODS)
-def test_a_preset_fits_every_method_and_is_as_on_the_page(preset: str, method: str) -> None:
+def test_a_preset_fits_every_method_and_is_as_on_the_page(preset, method):
     settings = recipe(preset, {"method": method}, methods=[method])
     flat = make_recipe(settings).flat()
     assert (flat["temperature"], flat["mask_known_positives"], flat["guard"]) == (0.02, False, False)
@@ -201,7 +199,7 @@ def test_a_preset_fits_every_method_and_is_as_on_the_page(preset: str, method: s
 
 class TestRecipes:
     @pytest.mark.parametrize("name", SHARED_BY_METHODS)
-    def test_one_recipe_serves_every_method_and_any_number_of_devices(self, name: str) -> None:
+    def test_one_recipe_serves_every_method_and_any_number_of_devices(self, name):
         values = read_recipe(RECIPES[name])
         assert "method" not in values
         for method in METHODS:
@@ -212,7 +210,7 @@ class TestRecipes:
             assert batching.per_device_train_batch_size == (16 if name == "qwen3" else 64) / processes
 
     @pytest.mark.parametrize("name", SHARED_BY_METHODS)
-    def test_they_are_table_9_and_appendix_c(self, name: str) -> None:
+    def test_they_are_table_9_and_appendix_c(self, name):
         settings = flat(name)
         assert (settings.temperature, settings.mask_known_positives, settings.global_batch_size) == (0.02, False, 64)
         assert (settings.max_query_length, settings.max_passage_length) == (128, 512)
@@ -227,7 +225,7 @@ class TestRecipes:
         assert (settings.max_steps, settings.learning_rate, settings.trainer) == (steps, 1e-6, None)
 
     @pytest.mark.parametrize("name", ABLATIONS)
-    def test_ablations_change_dp_and_nothing_else(self, name: str) -> None:
+    def test_ablations_change_dp_and_nothing_else(self, name):
         recipe = make_recipe(read_recipe(RECIPES[name]))
         assert recipe.method == "dp"
         assert recipe.train == TrainSettings()

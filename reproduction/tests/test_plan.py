@@ -1,7 +1,5 @@
 """Which runs a table of the paper needs, on which data, with which settings."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +13,7 @@ from opera.config.recipe import make_recipe
 from opera.config.yaml import parse_assignments
 from opera.experiments.plan import parse_method
 from opera_paper.plan import DATA_SETTINGS, Reproduction, row_method, set_of_row, trained_rows
-from opera_paper.tables import BGE, HUB_IDS, QWEN3, TABLES, PaperTable, find_table
+from opera_paper.tables import BGE, HUB_IDS, QWEN3, TABLES, find_table
 
 
 def planned(table: str = "main", **changes: Any) -> Reproduction:
@@ -24,7 +22,7 @@ def planned(table: str = "main", **changes: Any) -> Reproduction:
 
 @pytest.mark.parametrize(("preset", "scale"), [("paper", "full"), ("release", "small")])
 @pytest.mark.parametrize("table", [table for table in TABLES if not table.by_steps], ids=lambda table: table.name)
-def test_every_row_has_its_run_and_no_run_is_without_a_row(table: PaperTable, preset: str, scale: str) -> None:
+def test_every_row_has_its_run_and_no_run_is_without_a_row(table, preset, scale):
     every = [set_of_row(row).name for row in trained_rows(table)]
     plan = planned(table.name, preset=preset, scale=scale, user_model="models/own", user_data=every)
     calls = {(call.name, label, call.steps): call for call in plan.calls for label in call.methods}
@@ -41,7 +39,7 @@ def test_every_row_has_its_run_and_no_run_is_without_a_row(table: PaperTable, pr
         assert {**flat, **papers_settings, "method": papers_method} == flat
 
 
-def test_data_sets_have_the_steps_and_negatives_of_their_recipes() -> None:
+def test_data_sets_have_the_steps_and_negatives_of_their_recipes():
     names = ("fiqa", "nfcorpus", "antique", "fever")
     fiqa, nfcorpus, antique, fever = (planned().settings(name, ["dp"]) for name in names)
     assert [fiqa[name] for name in DATA_SETTINGS[:3]] == [8000, "hard", "10:100"]
@@ -52,7 +50,7 @@ def test_data_sets_have_the_steps_and_negatives_of_their_recipes() -> None:
     assert (release.settings("fiqa", ["dp"])["global_batch_size"], fiqa["global_batch_size"]) == (128, 64)
 
 
-def test_a_model_trains_by_its_own_recipe_and_one_without_at_an_automatic_rate() -> None:
+def test_a_model_trains_by_its_own_recipe_and_one_without_at_an_automatic_rate():
     large, small, own = (
         planned(user_model=model).settings("fiqa", ["dp"]) for model in (HUB_IDS[BGE], "minilm", "models/own")
     )
@@ -62,7 +60,7 @@ def test_a_model_trains_by_its_own_recipe_and_one_without_at_an_automatic_rate()
     assert own["learning_rate"] is None  # automatic
 
 
-def test_qwen3_trains_by_its_own_recipe_unless_another_model_takes_its_place() -> None:
+def test_qwen3_trains_by_its_own_recipe_unless_another_model_takes_its_place():
     paper = planned("qwen3").settings("antique", ["dp"])
     assert {call.steps for call in planned("qwen3").calls} == {2000}
     assert (paper["learning_rate"], paper["trainer"]["gradient_accumulation_steps"]) == (1e-5, 4)
@@ -74,7 +72,7 @@ def test_qwen3_trains_by_its_own_recipe_unless_another_model_takes_its_place() -
     assert "trainer" not in planned("qwen3", user_model="minilm").settings("antique", ["dp"])
 
 
-def test_data_sets_by_name_and_by_place() -> None:
+def test_data_sets_by_name_and_by_place():
     plan = planned(user_data=["fiqa", "nfcorpus=a/b=c"])
     assert plan.sources == {"fiqa": "paper:fiqa", "nfcorpus": "a/b=c"}
     assert len(planned().sources) == 8
@@ -91,13 +89,13 @@ def test_data_sets_by_name_and_by_place() -> None:
         {"user_settings": {"max_steps": "5"}},
     ],
 )  # fmt: skip
-def test_wrong_options_are_refused(changes: dict[str, Any]) -> None:
+def test_wrong_options_are_refused(changes):
     with pytest.raises(opera.SettingError):
         planned(**changes).sources  # noqa: B018
 
 
 @pytest.mark.parametrize("preset", ["paper", "release"])
-def test_the_printed_commands_ask_for_the_same_settings(preset: str) -> None:
+def test_the_printed_commands_ask_for_the_same_settings(preset):
     plan = planned("hierarchy", preset=preset, user_data=["fiqa=mine"])
     (command,), (call,) = plan.commands(), plan.calls
     given = parse(shlex.split(command)[1:])
@@ -110,7 +108,7 @@ def test_the_printed_commands_ask_for_the_same_settings(preset: str) -> None:
     assert next(settings) == next(settings)
 
 
-def test_runs_on_noisy_labels_read_a_folder_that_the_first_command_writes() -> None:
+def test_runs_on_noisy_labels_read_a_folder_that_the_first_command_writes():
     plan = planned("denoising", user_data=["antique=mine"])
     first, *others = plan.commands()
     assert first == "opera-paper noise mine --kind grade --grade 2 --out grid/antique-noisy"

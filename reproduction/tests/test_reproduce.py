@@ -1,9 +1,6 @@
 """``opera-paper`` end to end: a table of the paper from a small data set with a tiny model."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +11,13 @@ from processes import ForkedWorker
 
 
 @pytest.fixture
-def opera_paper(run_opera_paper: Opera, monkeypatch: pytest.MonkeyPatch) -> Opera:
+def opera_paper(run_opera_paper, monkeypatch) -> Opera:
     """``opera-paper`` with processes that start quickly."""
     monkeypatch.setattr(running.subprocess, "Popen", ForkedWorker)
     return run_opera_paper
 
 
-def test_from_data_to_the_table(opera_paper: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_from_data_to_the_table(opera_paper, beir, static_model, tmp_path):
     command = ["reproduce", "main", "--scale", "small", "--data", f"nfcorpus={beir}", "--model", static_model]
     command += ["--methods", "ft,sp", "--out", tmp_path / "grid", "--set", "global_batch_size=8"]
     done = opera_paper(*command)
@@ -52,7 +49,7 @@ def test_from_data_to_the_table(opera_paper: Opera, beir: Path, static_model: Pa
     assert json.loads(again.stdout) == table
 
 
-def test_a_plan_is_a_list_of_commands(opera_paper: Opera) -> None:
+def test_a_plan_is_a_list_of_commands(opera_paper):
     plan = json.loads(opera_paper("reproduce", "components", "--plan", "--seeds", "0", "--json").stdout)
     (command,) = plan["commands"]
     assert "--methods ft,sp,dp:soft=false,dp:alpha_start=4:alpha_end=4:v_end=0.25,dp --steps 32000" in command
@@ -60,14 +57,14 @@ def test_a_plan_is_a_list_of_commands(opera_paper: Opera) -> None:
     assert plan["runs"] == 5
 
 
-def test_tables_and_data_sets_are_listed(opera_paper: Opera) -> None:
+def test_tables_and_data_sets_are_listed(opera_paper):
     assert "0.524" in opera_paper("table", "hierarchy").stdout
     records = json.loads(opera_paper("table", "main", "--data", "FiQA", "--json").stdout)
     assert {record["data"] for record in records} == {"FiQA"}
     assert "5,416,568" in opera_paper("data").stdout
 
 
-def test_a_data_set_is_fetched_and_counted(opera_paper: Opera, irds: Path) -> None:
+def test_a_data_set_is_fetched_and_counted(opera_paper, irds):
     printed = opera_paper("data", "nfcorpus").stdout
     assert printed.startswith("paper:nfcorpus: 3 documents")
     assert "nfcorpus: counts differ from Table 8: documents 3 instead of 3,633" in printed
@@ -83,7 +80,7 @@ def test_a_data_set_is_fetched_and_counted(opera_paper: Opera, irds: Path) -> No
         ("reproduce main --table-only", "no run of table main is finished"),
     ],
 )
-def test_wrong_input_is_one_message_and_status_2(opera_paper: Opera, arguments: str, message: str) -> None:
+def test_wrong_input_is_one_message_and_status_2(opera_paper, arguments, message):
     done = opera_paper(*arguments.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr

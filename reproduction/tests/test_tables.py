@@ -1,7 +1,5 @@
 """The paper's figures as they are shipped: complete, in their places, and consistent with each other."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -36,14 +34,14 @@ def source() -> str:
         ("difficulty", 12, 36), ("retention", 6, 3), ("full", 289, 2601), ("qwen3-full", 20, 460),
     ],
 )  # fmt: skip
-def test_none_is_missing(table: str, rows: int, figures: int) -> None:
+def test_none_is_missing(table, rows, figures):
     assert len(table_rows(table)) == rows
     assert sum(figure is not None for row in table_rows(table) for figure in row.values.values()) == figures
     assert len({(row.data, row.part, row.method, row.steps) for row in table_rows(table)}) == rows
 
 
 @pytest.mark.parametrize(("table", "label"), LABELS.items())
-def test_each_table_has_the_papers_figures(table: str, label: str, source: str) -> None:
+def test_each_table_has_the_papers_figures(table, label, source):
     start = source.index(rf"\label{{{label}}}")
     begin = source.index(r"\begin{tabular}", start) if table != "cbs" else source[:start].rindex(r"\begin{tabular}")
     block = source[begin : source.index(r"\end{tabular}", begin)]
@@ -56,7 +54,7 @@ def test_each_table_has_the_papers_figures(table: str, label: str, source: str) 
     )
 
 
-def test_main_has_them_in_their_places(source: str) -> None:
+def test_main_has_them_in_their_places(source):
     block = source[: source.index(r"\label{tab:qwen3_results}")]
     for row in (row for row in table_rows("main") if row.data not in SUMMARIES):
         name = re.escape(row.data.replace("(head)", "(h)").replace("(torso)", "(t)"))
@@ -66,7 +64,7 @@ def test_main_has_them_in_their_places(source: str) -> None:
 
 
 @pytest.mark.parametrize("table", ["main", "qwen3", "cbs"])
-def test_averages_are_means_of_their_rows(table: str) -> None:
+def test_averages_are_means_of_their_rows(table):
     for row in (row for row in table_rows(table) if row.data == AVERAGE):
         for measure, stated in row.values.items():
             figures = [

@@ -1,11 +1,8 @@
 """An adapter of a sentence-transformers model, from training to the folder that users load."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +40,7 @@ def moving() -> tuple[SentenceTransformer, FrozenVectors]:
     return model, vectors
 
 
-def test_only_the_projected_side_moves(moving: tuple[SentenceTransformer, FrozenVectors]) -> None:
+def test_only_the_projected_side_moves(moving):
     model, vectors = moving
     assert is_static(model)
     rows = ["8", "0", "8"]
@@ -52,7 +49,7 @@ def test_only_the_projected_side_moves(moving: tuple[SentenceTransformer, Frozen
     np.testing.assert_allclose(model.encode_query(rows), expected, atol=1e-5)  # sums of 6 terms below 10
 
 
-def test_no_checkpoint_stores_the_vectors(moving: tuple[SentenceTransformer, FrozenVectors], tmp_path: Path) -> None:
+def test_no_checkpoint_stores_the_vectors(moving, tmp_path):
     model, _ = moving
     assert [tuple(value.shape) for value in model.state_dict().values()] == [(6, 6)]
     model.save_pretrained(str(tmp_path), create_model_card=False)
@@ -62,10 +59,10 @@ def test_no_checkpoint_stores_the_vectors(moving: tuple[SentenceTransformer, Fro
 
 
 @pytest.mark.slow
-def test_the_folder_loads_without_opera(beir: Path, bert_model: Path, tmp_path: Path) -> None:
+def test_the_folder_loads_without_opera(train, beir, bert_model):
     """The embeddings of a plain process, and the run's measures, from a transformer with prompts."""
     settings = {**SETTINGS, "max_steps": 20, "guard": False, "precision": "fp32"}
-    run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", method="ft", **settings)
+    run = train(model=bert_model, method="ft", **settings)
     texts = ["t1w1 t1w2", "t2w1"]
     command = [sys.executable, "-c", USER, str(run.model_path), json.dumps(texts)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -1,7 +1,5 @@
 """Vectors from files, for models that cannot be loaded."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,8 +12,6 @@ import pytest
 
 import opera
 from opera.adapter.model import FileVectors, service_model
-from opera.core.errors import DataError, ModelError
-from opera.data import load_data
 from opera.data.texts import TextTable
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
@@ -41,7 +37,7 @@ def read(path: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_vectors_come_normalised_in_the_order_of_the_rows(name: str, dtype: type, tmp_path: Path) -> None:
+def test_vectors_come_normalised_in_the_order_of_the_rows(name, dtype, tmp_path):
     vectors = read(write(tmp_path / name, VECTORS.astype(dtype)))
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, [[0.5**0.5, 0.5**0.5], [1, 0], [0, 1]], atol=1e-7)
@@ -56,15 +52,15 @@ SPOILT: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("message", SPOILT)
-def test_a_spoilt_parquet_file_is_refused(message: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=message):
+def test_a_spoilt_parquet_file_is_refused(message, tmp_path):
+    with pytest.raises(opera.DataError, match=message):
         read(write(tmp_path / "v.parquet", **SPOILT[message]))
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> dict[str, Any]:
+def files(tmp_path_factory, beir, static_model) -> dict[str, Any]:
     """The static model's vectors in two kinds of files."""
-    home, data = tmp_path_factory.mktemp("vectors"), load_data(beir)
+    home, data = tmp_path_factory.mktemp("vectors"), opera.load_data(beir)
     encoder = Encoder(load_model(static_model, "cpu"), use_cache=False)
     queries = encoder.encode_queries(data, np.arange(len(data.queries)))
     write(home / "q.npy", queries, data.queries.ids())
@@ -72,18 +68,16 @@ def files(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Pa
     return {"query_vectors": str(home / "q.npy"), "document_vectors": str(home / "d.parquet")}
 
 
-def test_the_same_vectors_train_the_same_adapter(
-    beir: Path, static_model: Path, files: dict[str, Any], tmp_path: Path
-) -> None:
+def test_the_same_vectors_train_the_same_adapter(train, beir, files, tmp_path):
     """From files and from the model: normalised once more, vectors may differ by a last bit, which training amplifies
     by a factor that stays far below a thousand in 60 steps."""
     settings = {**FAST, "learning_rate": 0.02, "adapter": "both", "method": "dp"}
     of_files = opera.adapt(beir, out=tmp_path / "files", **files, **settings)
-    of_model = opera.adapt(beir, model=static_model, out=tmp_path / "model", **settings)
+    of_model = train("model", **settings)
     assert of_files.measures["base"] == pytest.approx(of_model.measures["base"])
     assert of_files.measures["final"]["nDCG@10"] > of_files.measures["base"]["nDCG@10"] + 0.1
     assert of_files.record.model.source == "vectors"
-    model, data = load_model(of_model.model_path, "cpu"), load_data(beir)
+    model, data = load_model(of_model.model_path, "cpu"), opera.load_data(beir)
     vectors = service_model(Path(files["query_vectors"]), Path(files["document_vectors"]), data, "cpu")[0].vectors
     adapter = SimpleNamespace(**runpy.run_path(str(of_files.model_path / "adapter.py")))
     encoder = Encoder(model, use_cache=False)
@@ -96,5 +90,5 @@ def test_the_same_vectors_train_the_same_adapter(
     assert "adapter.queries(vectors)" in (of_files.model_path / "README.md").read_text()
     names = {path.name for path in of_files.model_path.iterdir()}
     assert names == {"adapter.npz", "adapter.py", "recipe.yaml", "README.md", "opera_run.npz"}
-    with pytest.raises(ModelError, match="holds an adapter of vectors from files"):
+    with pytest.raises(opera.ModelError, match="holds an adapter of vectors from files"):
         opera.evaluate(beir, model=of_files.path)

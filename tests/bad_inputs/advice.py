@@ -4,8 +4,6 @@ A message that advises an option which is not in these tables fails a test. An o
 what the user passed, and is not advice.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

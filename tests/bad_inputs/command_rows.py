@@ -1,7 +1,5 @@
 """Words, options and values that commands do not take."""
 
-from __future__ import annotations
-
 from bad_inputs.table import Bad, table, with_grid, with_run
 
 TRAIN, COMPARE = "train data --model model --out run", "compare data --model model --out grid"

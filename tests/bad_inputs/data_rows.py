@@ -1,7 +1,5 @@
 """Bad BEIR folders: corpus, queries, qrels, and what stands in the place of a file; names of published data sets."""
 
-from __future__ import annotations
-
 from bad_inputs.table import Bad, Make, edit, link, pipe, remove, table, write
 
 EVALUATE = "evaluate data --model model"

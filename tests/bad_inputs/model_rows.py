@@ -1,7 +1,5 @@
 """Models, rerankers and teachers that are none, or are spoilt, or would run code; forms that cannot be exported."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

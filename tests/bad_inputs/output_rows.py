@@ -1,7 +1,5 @@
 """Files and folders that would be lost, or taken for data, or that cannot be made: refused before any work."""
 
-from __future__ import annotations
-
 from bad_inputs.table import Bad, link, pipe, table, with_grid, with_run, write
 
 TRAIN, SCORE = "train data --model model --out", "score data --model model --out"

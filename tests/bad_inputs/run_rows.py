@@ -1,7 +1,5 @@
 """Bad run and grid folders: in a report, as a model, under --resume and --overwrite, and in a grid."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -90,34 +88,22 @@ GRIDS = [
         "refit: the run has False, this call True", with_grid),
 ]  # fmt: skip
 
+
+def decided(rows: str, message: str) -> Bad:
+    """A row whose test labels are corrected by these decisions."""
+    file = write("decisions.csv", f"query_id,doc_id,decision,split\n{rows}")
+    return Bad("report run --decisions decisions.csv", f"decisions.csv: {message}", with_run, file)
+
+
 DECISIONS = [
-    Bad(
-        "report run --decisions decisions.csv",
-        message,
-        with_run,
-        write("decisions.csv", f"query_id,doc_id,decision,split\n{rows}"),
-    )
-    for message, rows in (
-        (
-            "decisions.csv: has no decision about a test label; make decisions with opera review RUN --split test",
-            "test0,d0,unsure,test\ntrain0,d0,wrong,train\n",
-        ),
-        (
-            "decisions.csv: query 'test0', document 'd0' is wrong in one row, and "
-            "correct or missing in another; keep one of them",
-            "test0,d0,wrong,test\ntest0,d0,missing,test\n",
-        ),
-        (
-            "decisions.csv: 1 of 2 decisions match run; query 'test0', document '00' is not there; is this decision "
-            "list for other data, or did a spreadsheet change the ids, as in 00123 to 123? Import the columns of ids "
-            "as text",
-            "test0,d0,wrong,test\ntest0,00,correct,test\n",
-        ),
-        (
-            "decisions.csv: column 'decision' is empty; write wrong, correct or missing in this column",
-            "test0,d0,,test\n",
-        ),
-    )
-]
+    decided("test0,d0,unsure,test\ntrain0,d0,wrong,train\n",
+        "has no decision about a test label; make decisions with opera review RUN --split test"),
+    decided("test0,d0,wrong,test\ntest0,d0,missing,test\n", "query 'test0', document 'd0' is wrong in one row, and "
+        "correct or missing in another; keep one of them"),
+    decided("test0,d0,wrong,test\ntest0,00,correct,test\n", "1 of 2 decisions match run; query 'test0', document '00' "
+        "is not there; is this decision list for other data, or did a spreadsheet change the ids, as in 00123 to 123? "
+        "Import the columns of ids as text"),
+    decided("test0,d0,,test\n", "column 'decision' is empty; write wrong, correct or missing in this column"),
+]  # fmt: skip
 
 ROWS = [*FILES, *GRIDS, *DECISIONS]

@@ -1,7 +1,5 @@
 """Values that no setting takes, recipes that are none, and paths and prompts that cannot be, at every door."""
 
-from __future__ import annotations
-
 from bad_inputs.table import Bad, link, matching, table, with_run, write
 
 RECIPE = "train data --model model --config r.yaml --out run"

@@ -14,8 +14,6 @@ Every row starts in a fresh folder that holds ``data`` (a small BEIR data set: d
 (a static model). ``with_run`` and ``with_grid`` add a finished run in ``run``, or a finished grid in ``grid``.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

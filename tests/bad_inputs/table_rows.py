@@ -1,7 +1,5 @@
 """Tables of one's own, files of other trainers, Python packages, and vectors from files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every bad input of the table ends in its one message, and nothing is written."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
@@ -29,7 +27,7 @@ def shown(value: object) -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def made(tmp_path_factory: pytest.TempPathFactory, static_model: Path) -> Path:
+def made(tmp_path_factory, static_model) -> Path:
     """A folder with the data, the model, a run and a grid, all of which paths relative to it name."""
     home = tmp_path_factory.mktemp("made")
     write_beir(home / "data", n_docs=40, n_train=12, n_test=6)
@@ -45,7 +43,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, static_model: Path) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, made, monkeypatch) -> Path:
     """A fresh folder with the data and the model, which is where commands run."""
     home = tmp_path / "here"
     for name in ("data", "model"):
@@ -55,9 +53,7 @@ def folder(tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{shown(row.words)}: {shown(row.message)}" for row in ROWS])
-def test_a_bad_input_ends_in_one_message_and_writes_nothing(
-    row: table.Bad, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_input_ends_in_one_message_and_writes_nothing(row, folder, monkeypatch, capsys):
     for make in row.make:
         make(folder)
     before = table.snapshot(folder)
@@ -72,24 +68,22 @@ def test_a_bad_input_ends_in_one_message_and_writes_nothing(
     assert table.snapshot(folder) == before
 
 
-def test_every_option_that_a_message_advises_is_in_the_table() -> None:
+def test_every_option_that_a_message_advises_is_in_the_table():
     paths = {str(path.relative_to(advice.SOURCES)): path for path in advice.SOURCES.rglob("*.py")}
     files = [path for name, path in paths.items() if name not in advice.EXAMPLES]
     assert {option for file in files for option in advice.advised(file)} == advice.ADVISED.keys() | advice.NOT_ADVICE
 
 
 @pytest.mark.parametrize("option", advice.ADVISED)
-def test_the_commands_have_the_options_that_messages_advise(option: str) -> None:
-    commands = get_command(app).commands  # type: ignore[attr-defined]
+def test_the_commands_have_the_options_that_messages_advise(option):
+    commands = get_command(app).commands
     for command in advice.ADVISED[option].split():
         options = [name for part in commands[command].params for name in (*part.opts, *part.secondary_opts)]
         assert option in options, f"opera {command}"
 
 
 @pytest.mark.parametrize("taken", advice.TAKEN, ids=[f"{taken.command} {taken.answer}" for taken in advice.TAKEN])
-def test_advice_changes_the_outcome(
-    taken: advice.Advice, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_advice_changes_the_outcome(taken, folder, monkeypatch, capsys):
     for make in taken.make:
         make(folder)
     before = opera_here(folder, taken.command.split(), monkeypatch, capsys)

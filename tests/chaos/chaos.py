@@ -4,8 +4,6 @@
 from its name. One that the record has is not repeated: a study that was stopped goes on.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import re
@@ -29,7 +27,6 @@ REFUSED = 2
 
 def killed_at_changes(trial: Trial, where: str = "parent") -> Row:
     """Killed at a random change, and twice more in the calls that were to finish."""
-    assert trial.whole is not None
     count = trial.whole.changes if where == "parent" else trial.whole.worker_changes
     for most in (count, max(1, count // 2), max(1, count // 3)):
         trial.run("kill", trial.rng.randint(1, most), FAULT_IN=where)
@@ -43,7 +40,6 @@ def killed_in_worker(trial: Trial) -> Row:
 
 def killed_at_moments(trial: Trial) -> Row:
     """Killed twice after a random share of the seconds that it takes."""
-    assert trial.whole is not None
     for most in (1.0, 0.6):
         child = trial.start()
         time.sleep(trial.rng.uniform(0.02, most) * trial.whole.seconds)
@@ -54,7 +50,6 @@ def killed_at_moments(trial: Trial) -> Row:
 
 def terminated(trial: Trial, fault: str = "term") -> Row:
     """SIGTERM at a random change."""
-    assert trial.whole is not None
     trial.run(fault, trial.rng.randint(1, trial.whole.changes))
     return trial.finish()
 

@@ -1,7 +1,5 @@
 """The trials of chaos.py: commands on the tiny world of the tests, disturbed, and what each of them must end with."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random
@@ -246,7 +244,6 @@ class Trial:
 
     def compare(self, out: Path) -> None:
         """Compare an end with the undisturbed one."""
-        assert self.whole is not None
         row, outcome = self.row, self.command.outcome(out)
         row.equal = outcome == self.whole.outcome and not row.last.startswith("neither")
         if outcome != self.whole.outcome:

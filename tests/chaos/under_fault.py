@@ -12,8 +12,6 @@ Environment variables: ``FILE_LIMIT`` is the most bytes that a file may have. Wi
 the workers of a grid, each at its own n-th change, and not it.
 """
 
-from __future__ import annotations
-
 import errno
 import multiprocessing
 import os
@@ -34,7 +32,7 @@ def strike(event: str, details: tuple[object, ...]) -> None:
     if os.getpid() != process:  # a worker was forked off with this hook, and has one of its own
         return
     opened = event == "open" and isinstance(details[2], int)
-    written = opened and details[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)  # type: ignore[operator]
+    written = opened and details[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
     if not (written or event in CHANGES) or not str(details[0]).startswith(watched):
         return
     remaining -= 1
@@ -53,7 +51,7 @@ def fork_workers() -> bool:
 
     theirs = os.environ.get("FAULT_IN") == "worker"
     ForkedWorker.context = multiprocessing.get_context("fork")
-    grid.subprocess = SimpleNamespace(Popen=ForkedWorker, PIPE=-1)  # type: ignore[assignment]
+    grid.subprocess = SimpleNamespace(Popen=ForkedWorker, PIPE=-1)
     script = [__file__, fault if theirs else "none", left, folders, "worker"]
     grid.Processes.command = (sys.executable, *script)
     return theirs

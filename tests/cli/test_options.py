@@ -1,13 +1,9 @@
 """How settings of recipes, ``--set`` and options merge."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 from opera.cli.options import collect_values
 
 
-def test_set_overrides_the_recipe_and_options_override_both(tmp_path: Path) -> None:
+def test_set_overrides_the_recipe_and_options_override_both(tmp_path):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("method: sp\nk: 0.5\nlr: 0.1\nsteps: 3\n")
     values = collect_values([str(recipe)], ["learning_rate=0.2", "k=0.4"], max_steps=9, method=None)
@@ -15,7 +11,7 @@ def test_set_overrides_the_recipe_and_options_override_both(tmp_path: Path) -> N
     assert collect_values(None, None, method=None) == {}
 
 
-def test_epochs_or_steps_on_the_command_line_replace_either_of_the_recipe(tmp_path: Path) -> None:
+def test_epochs_or_steps_on_the_command_line_replace_either_of_the_recipe(tmp_path):
     recipe = tmp_path / "recipe.yaml"
     for length in ("steps: 300", "epochs: 3"):
         recipe.write_text(f"{length}\nlr: 0.1\n")

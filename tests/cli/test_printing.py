@@ -1,7 +1,5 @@
 """What commands print of grids and inspections."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable
@@ -25,7 +23,7 @@ def printed(by: Callable[..., None], *results: Any, width: int = 400) -> str:
     return file.getvalue()
 
 
-def test_a_grid_has_the_verdict_of_each_data_set_with_its_best_model(tmp_path: Path) -> None:
+def test_a_grid_has_the_verdict_of_each_data_set_with_its_best_model(tmp_path):
     folder = RunsFolder(tmp_path / "runs")
     folder.add(method="ft", final=around(0.5, 1), base=[0.3] * 9)
     best = folder.add(method="dp", final=around(0.6, 2), base=[0.3] * 9)
@@ -42,7 +40,7 @@ def test_a_grid_has_the_verdict_of_each_data_set_with_its_best_model(tmp_path: P
     assert f"left out: {unfinished}: is not finished" in text
 
 
-def test_an_inspection_fits_on_one_page(beir: Path, static_model: Path) -> None:
+def test_an_inspection_fits_on_one_page(beir, static_model):
     page = printed(print_inspection, opera.inspect(beir, model=static_model), width=100)
     wanted = ["train queries", "Findings", "16 test queries are few", "Next steps", "Hardest"]
     assert sorted(wanted, key=page.index) == wanted
@@ -50,11 +48,11 @@ def test_an_inspection_fits_on_one_page(beir: Path, static_model: Path) -> None:
 
 
 @pytest.mark.parametrize(("hard", "advice"), [(0.02, "unlikely to gain"), (0.49, "unlikely"), (0.61, "dp may gain")])
-def test_inspect_says_whether_dp_may_gain(hard: float, advice: str) -> None:
+def test_inspect_says_whether_dp_may_gain(hard, advice):
     assert advice in dp_advice(hard)
 
 
-def test_data_of_one_pair_without_other_splits_is_inspected(tmp_path: Path, static_model: Path) -> None:
+def test_data_of_one_pair_without_other_splits_is_inspected(tmp_path, static_model):
     path = tmp_path / "pairs.jsonl"
     path.write_text(json.dumps({"query": "t1w5", "pos": ["t1w1"]}))
     assert "The data has only train" in printed(print_inspection, opera.inspect(path, model=static_model))

@@ -1,7 +1,5 @@
 """Ids, texts, and names of files, data and models are printed, and none of them is a command to the terminal."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -9,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import QUICK, Opera
+from commands import QUICK
 
 EVIL = "\x1b[31m\x9b2J\u202e\x07\x7f"
 IN_ID = "\u202e\u2066"  # other control characters are refused in ids
@@ -17,7 +15,7 @@ CONTROL = re.compile(r"(?!\n)[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\
 
 
 @pytest.fixture(scope="module")
-def evil_data(tmp_path_factory: pytest.TempPathFactory, beir: Path) -> Path:
+def evil_data(tmp_path_factory, beir) -> Path:
     """Data whose folder, ids and texts hold control characters."""
     folder = Path(shutil.copytree(beir, tmp_path_factory.mktemp("evil") / f"da{EVIL}ta"))
     for name in ("corpus.jsonl", "queries.jsonl"):
@@ -32,7 +30,7 @@ def evil_data(tmp_path_factory: pytest.TempPathFactory, beir: Path) -> Path:
     return folder
 
 
-def test_nothing_that_is_printed_commands_the_terminal(run_opera: Opera, evil_data: Path, static_model: Path) -> None:
+def test_nothing_that_is_printed_commands_the_terminal(run_opera, evil_data, static_model):
     model, out = shutil.copytree(static_model, evil_data.with_name(f"mo{EVIL}del")), f"r{EVIL}"
     commands: list[tuple[list[object], int]] = [
         (["evaluate", evil_data, "--model", model, "--json"], 0),
@@ -44,6 +42,5 @@ def test_nothing_that_is_printed_commands_the_terminal(run_opera: Opera, evil_da
         (["report", out, "--json"], 0),
     ]
     for words, status in commands:
-        done = run_opera(*words)
-        assert done.returncode == status, done.stderr
+        done = run_opera(*words, status=status)
         assert not CONTROL.search(done.stdout + done.stderr)

@@ -1,7 +1,5 @@
 """Arguments that several functions share: one declaration, visible in each signature and help."""
 
-from __future__ import annotations
-
 import inspect
 
 import pytest
@@ -13,9 +11,9 @@ DOORS = [opera.evaluate, opera.search, opera.inspect, opera.score, opera.mine, o
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
-def test_a_function_shows_the_arguments_of_its_group(door: object) -> None:
+def test_a_function_shows_the_arguments_of_its_group(door):
     group = ReadingArguments if door is opera.export else ModelArguments
-    shown = inspect.signature(door).parameters  # type: ignore[arg-type]
+    shown = inspect.signature(door).parameters
     text = inspect.getdoc(door) or ""
     assert list(shown)[-len(group.__annotations__) :] == list(group.__annotations__)
     assert "arguments" not in shown
@@ -23,6 +21,6 @@ def test_a_function_shows_the_arguments_of_its_group(door: object) -> None:
         assert f"    {name}: {HELP[name]}.\n" in text
 
 
-def test_other_names_are_rejected_before_any_work() -> None:
+def test_other_names_are_rejected_before_any_work():
     with pytest.raises(TypeError, match="unexpected keyword argument 'max_lenght'"):
-        opera.evaluate("absent", model="absent", max_lenght=3)  # type: ignore[call-arg]
+        opera.evaluate("absent", model="absent", max_lenght=3)

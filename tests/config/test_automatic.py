@@ -1,7 +1,5 @@
 """Automatic values follow the data, the model and the device; given ones stay."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -16,7 +14,7 @@ counts = st.integers(1, 10**7)
 
 
 @given(counts, st.sampled_from(KINDS), st.sampled_from(["cpu", "cuda", "mps"]), st.integers(1, 16))
-def test_every_automatic_value_becomes_a_number(queries: int, kind: ModelKind, device: str, processes: int) -> None:
+def test_every_automatic_value_becomes_a_number(queries, kind, device, processes):
     settings = resolve(TrainSettings(), Situation(queries, kind, device, processes))
     flat, defaults = dict(settings), DEFAULTS[kind]
     assert all(flat[name] is not None for name in AUTOMATIC)
@@ -27,9 +25,7 @@ def test_every_automatic_value_becomes_a_number(queries: int, kind: ModelKind, d
 
 
 @given(counts, st.floats(0.01, 50), st.integers(1, 300), st.integers(1, 4), st.integers(1, 4))
-def test_an_epoch_draws_every_query_once(
-    queries: int, epochs: float, batch: int, accumulation: int, processes: int
-) -> None:
+def test_an_epoch_draws_every_query_once(queries, epochs, batch, accumulation, processes):
     trainer = {"gradient_accumulation_steps": accumulation}
     settings = TrainSettings.parse({"epochs": epochs, "per_device_train_batch_size": batch, "trainer": trainer})
     resolved = resolve(settings, Situation(queries, "static", "cpu", processes))
@@ -38,7 +34,7 @@ def test_an_epoch_draws_every_query_once(
     assert resolved.epochs == epochs
 
 
-def test_the_page_has_the_numbers() -> None:
+def test_the_page_has_the_numbers():
     page = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
     page = page.partition("## Automatic settings")[2].partition("\n## ")[0]
     rows = [

@@ -1,19 +1,15 @@
 """Recipes by name and by file, and several at once."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path
-
-import pytest
 
 from documents import parse
 from opera.config.recipe import make_recipe, override, recipe, recipe_path, recipes_by_name
 from opera.core.registry import load_extensions, register_recipes
 
 
-def test_a_name_is_operas_recipe_wherever_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_is_operas_recipe_wherever_the_command_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("models").mkdir()
     Path("models/bge-m3").write_text("seed: 3\n")
@@ -23,7 +19,7 @@ def test_a_name_is_operas_recipe_wherever_the_command_runs(tmp_path: Path, monke
     assert recipe(Path("mine.yaml")) == recipe(tmp_path / "mine.yaml") == {"seed": 2}
 
 
-def test_later_recipes_win(tmp_path: Path) -> None:
+def test_later_recipes_win(tmp_path):
     (tmp_path / "data.yaml").write_text("max_steps: 8000\nlr: 1e-6\nnegatives: hard\n")
     (tmp_path / "model.yaml").write_text("learning_rate: 1e-5\nepochs: 2\n")
     merged = recipe(tmp_path / "data.yaml", tmp_path / "model.yaml")
@@ -33,7 +29,7 @@ def test_later_recipes_win(tmp_path: Path) -> None:
     assert recipe(tmp_path / "data.yaml", {"lr": 1}) == {**recipe(tmp_path / "data.yaml"), "learning_rate": 1}
 
 
-def test_the_table_of_models_says_what_their_recipes_hold() -> None:
+def test_the_table_of_models_says_what_their_recipes_hold():
     load_extensions()  # a command there has a recipe of the reproduction
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
     rows = {
@@ -61,7 +57,7 @@ def test_the_table_of_models_says_what_their_recipes_hold() -> None:
             make_recipe(recipe(*line["config"]))
 
 
-def test_named_recipes_serve_several_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_recipes_serve_several_methods(tmp_path, monkeypatch):
     (tmp_path / "named.yaml").write_text("k: 0.5\ntemperature: 0.02\n")
     folders: list[Path] = []
     monkeypatch.setattr("opera.core.registry.RECIPE_FOLDERS", folders)

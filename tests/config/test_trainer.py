@@ -1,7 +1,5 @@
 """Every training argument of sentence-transformers is passed on, fixed by OPERA, or refused."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from importlib.metadata import version
@@ -66,12 +64,12 @@ def names() -> set[str]:
 
 
 @pytest.mark.skipif(not is_locked("transformers"), reason="another version of transformers may have other arguments")
-def test_every_argument_is_in_one_list() -> None:
+def test_every_argument_is_in_one_list():
     assert sorted([*PASSED, *FIXED, *REFUSED]) == sorted(names())
     assert {name for name in names() if is_trainer_field(name)} == PASSED
 
 
-def test_opera_fixes_the_arguments_of_its_list(static_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opera_fixes_the_arguments_of_its_list(static_model, monkeypatch):
     from opera.retrieval.models import load_model
     from opera.training import trainer
 
@@ -83,7 +81,7 @@ def test_opera_fixes_the_arguments_of_its_list(static_model: Path, monkeypatch: 
     assert fixed == FIXED | BOTH
 
 
-def test_opera_refuses_the_arguments_that_it_decides() -> None:
+def test_opera_refuses_the_arguments_that_it_decides():
     for name in FIXED | REFUSED:
         with pytest.raises(SettingError, match=f"OPERA sets {name} itself"):
             as_fields({name: 1})

@@ -1,7 +1,5 @@
 """Recipes and ``--set`` read YAML 1.2: no base-60 numbers, no booleans but true and false."""
 
-from __future__ import annotations
-
 import pytest
 
 from opera.config.yaml import parse_assignments, parse_scalar
@@ -14,10 +12,10 @@ from opera.config.yaml import parse_assignments, parse_scalar
         ("", None), ("[1", "[1"), ("'5'", "5"), ("2024-01-01", "2024-01-01"),
     ],
 )  # fmt: skip
-def test_scalars(text: str, value: object) -> None:
+def test_scalars(text, value):
     assert parse_scalar(text) == value
     assert type(parse_scalar(text)) is type(value)
 
 
-def test_an_assignment_keeps_what_follows_the_first_equals_sign() -> None:
+def test_an_assignment_keeps_what_follows_the_first_equals_sign():
     assert parse_assignments(["report_to=a=b", " seed = 2"]) == {"report_to": "a=b", "seed": 2}

@@ -1,7 +1,5 @@
 """The cache: an entry is made once, by one process, and appears complete."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import threading
@@ -19,7 +17,7 @@ from opera.core.files import remove
 
 
 @pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
 
 
@@ -31,7 +29,7 @@ def never(folder: Path, names: list[str]) -> None:
     raise AssertionError("there is an entry already")
 
 
-def test_what_several_need_is_made_by_one(tmp_path: Path) -> None:
+def test_what_several_need_is_made_by_one(tmp_path):
     made: list[Path] = []
 
     def make(folder: Path, names: list[str]) -> None:
@@ -52,7 +50,7 @@ def test_what_several_need_is_made_by_one(tmp_path: Path) -> None:
     assert entry("vectors", "other") is None
 
 
-def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
+def test_what_killed_processes_left_is_removed(tmp_path):
     kind = tmp_path / "vectors"
     (kind / ".abc.part").mkdir(parents=True)
     (kind / ".abc.part" / "b").write_text("half")
@@ -62,7 +60,7 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     assert [path.name for path in kind.iterdir()] == ["abc"]
 
 
-def test_complete_files_of_a_killed_process_are_kept() -> None:
+def test_complete_files_of_a_killed_process_are_kept():
     asked: list[list[str]] = []
 
     def make(folder: Path, names: list[str]) -> None:
@@ -88,7 +86,7 @@ def make_entries(barrier: Barrier, process: int) -> None:
         cached("vectors", f"{number}-{process}", write)
 
 
-def test_processes_that_write_entries_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_processes_that_write_entries_at_once_do_not_disturb_each_other(tmp_path):
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(3, timeout=300)
     processes = [context.Process(target=make_entries, args=(barrier, number)) for number in range(3)]

@@ -1,7 +1,5 @@
 """Variables are set before NumPy and torch load, also for processes started from here, and never against the user."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -19,7 +17,7 @@ SOURCE = Path(environment.__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fresh(monkeypatch) -> None:
     """Variables as on a machine where nobody has set them, in a process that has not loaded NumPy or torch."""
     monkeypatch.setattr(environment, "sys", SimpleNamespace(modules={}))
     monkeypatch.setenv("OPERA_REPRODUCIBLE", "1")
@@ -28,7 +26,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def test_nothing_is_set_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_set_unless_asked_for(monkeypatch):
     monkeypatch.setenv("OPERA_REPRODUCIBLE", "0")
     before = dict(os.environ)
     fix_arithmetic()
@@ -38,7 +36,7 @@ def test_nothing_is_set_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @needs_avx2
 @pytest.mark.parametrize("threads", [None, "3"])
-def test_kernels_and_threads_are_pinned(threads: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_and_threads_are_pinned(threads, monkeypatch):
     if threads:
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
     monkeypatch.setenv("MKL_CBWR", "AUTO")
@@ -50,7 +48,7 @@ def test_kernels_and_threads_are_pinned(threads: str | None, monkeypatch: pytest
 
 
 @needs_avx2
-def test_libraries_that_have_chosen_already_and_other_processors_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_that_have_chosen_already_and_other_processors_are_named(monkeypatch):
     environment.sys.modules["torch"] = sys
     fix_arithmetic()
     assert "MKL_CBWR" not in os.environ
@@ -63,7 +61,7 @@ def test_libraries_that_have_chosen_already_and_other_processors_are_named(monke
 
 @needs_avx2
 @pytest.mark.slow
-def test_the_command_and_what_it_starts_load_torch_with_these_kernels() -> None:
+def test_the_command_and_what_it_starts_load_torch_with_these_kernels():
     """A process started by one that has imported NumPy inherits the variables and finds nothing to complain of."""
     child = "import numpy, opera, torch; from opera.core.environment import check_arithmetic; check_arithmetic(); "
     child += "print(torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), torch.cuda.is_available())"
@@ -73,7 +71,7 @@ def test_the_command_and_what_it_starts_load_torch_with_these_kernels() -> None:
     assert done.stdout.split() == ["AVX2", "1", "False"]
 
 
-def test_a_program_that_imports_opera_is_left_as_it_was(tmp_path: Path) -> None:
+def test_a_program_that_imports_opera_is_left_as_it_was(tmp_path):
     state = "(os.environ.get('OMP_WAIT_POLICY'), os.environ['PYTHONPATH'], sys.path)"
     program = (
         f"import os, sys; before = repr({state}); import opera; opera.SettingError; print(before == repr({state}))"
@@ -84,7 +82,7 @@ def test_a_program_that_imports_opera_is_left_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def quota(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def quota(monkeypatch, tmp_path) -> Path:
     """The file of the control group, of a machine with eight cores."""
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
@@ -93,7 +91,7 @@ def quota(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("quota")
-def test_threads_wait_asleep_unless_the_user_or_torch_has_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_wait_asleep_unless_the_user_or_torch_has_chosen(monkeypatch):
     share_cores()
     assert os.environ.pop("OMP_WAIT_POLICY") == "PASSIVE"
     monkeypatch.setenv("KMP_BLOCKTIME", "1")
@@ -108,9 +106,7 @@ def test_threads_wait_asleep_unless_the_user_or_torch_has_chosen(monkeypatch: py
 @pytest.mark.parametrize(
     ("text", "cores"), [("max 100000", None), ("800000 100000", None), ("750000 100000", "7"), ("50000 100000", "1")]
 )
-def test_a_container_starts_as_many_threads_as_it_may_use(
-    text: str, cores: str | None, quota: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_container_starts_as_many_threads_as_it_may_use(text, cores, quota, monkeypatch):
     quota.write_text(f"{text}\n")
     share_cores()
     assert os.environ.get(THREADS[0]) == cores

@@ -1,7 +1,5 @@
 """Outputs: whole or not at all, as the umask says, and never over what must not be lost."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
@@ -32,7 +30,7 @@ def full(path: Path) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_what_is_written_honours_the_umask(tmp_path: Path) -> None:
+def test_what_is_written_honours_the_umask(tmp_path):
     before = os.umask(0o077)
     try:
         replace_file(tmp_path / "x", lambda temporary: temporary.write_text("x"))
@@ -41,15 +39,15 @@ def test_what_is_written_honours_the_umask(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o600
 
 
-def test_an_output_is_complete_or_as_it_was(tmp_path: Path) -> None:
+def test_an_output_is_complete_or_as_it_was(tmp_path):
     """A full disk changes nothing, and what a killed process left is taken over."""
     file, folder = tmp_path / "file", tmp_path / "folder"
     for text in ("1", "2"):
-        replace_file(file, lambda temporary, text=text: temporary.write_text(text))  # type: ignore[misc]
+        replace_file(file, lambda temporary, text=text: temporary.write_text(text))
         replace_folder(folder, writes(**{f"a{text}": text}))
         for replace, path in ((replace_file, file), (replace_folder, folder)):
             with pytest.raises(StorageError, match=f"^{path}: cannot be written: no space left.*; free some space"):
-                replace(path, full)  # type: ignore[operator]
+                replace(path, full)
         assert (file.read_text(), texts(folder)) == (text, {f"a{text}": text})
         assert set(tmp_path.iterdir()) == {file, folder}
         (tmp_path / ".file.7.part").write_text("longer than what comes")
@@ -59,9 +57,7 @@ def test_an_output_is_complete_or_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("in_one_step", [True, False])
-def test_a_folder_is_never_absent_while_another_replaces_it(
-    tmp_path: Path, in_one_step: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_never_absent_while_another_replaces_it(tmp_path, in_one_step, monkeypatch):
     """In one step no rename happens; a process killed between renames leaves a folder that the next call puts back."""
     folder, new = tmp_path / "folder", tmp_path / "new"
     for path, text in ((folder, "old"), (new, "new")):
@@ -92,7 +88,7 @@ def test_a_folder_is_never_absent_while_another_replaces_it(
     assert set(tmp_path.iterdir()) == {folder, new}
 
 
-def test_a_link_to_a_folder_stays_one_and_no_temporary_link_is_followed(tmp_path: Path) -> None:
+def test_a_link_to_a_folder_stays_one_and_no_temporary_link_is_followed(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "linked").symlink_to("elsewhere")
     unfinished(tmp_path / "out").symlink_to("elsewhere/hit")
@@ -102,7 +98,7 @@ def test_a_link_to_a_folder_stays_one_and_no_temporary_link_is_followed(tmp_path
     assert texts(tmp_path / "elsewhere") == {"a": "1"}
 
 
-def test_errors_of_libraries_count_and_those_of_other_files_pass() -> None:
+def test_errors_of_libraries_count_and_those_of_other_files_pass():
     with pytest.raises(StorageError, match=r"^run: cannot be written: i/o error: no space left"), writing(Path("run")):
         raise SafetensorError("I/O error: No space left on device (os error 28)")
     with pytest.raises(FileNotFoundError), writing(Path("run")):

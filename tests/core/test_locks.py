@@ -1,9 +1,6 @@
 """A folder is written by one process at a time."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +19,7 @@ with sole_use(Path(sys.argv[1]), "trains into this folder"):
 """
 
 
-def test_a_held_folder_is_refused_until_its_process_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_held_folder_is_refused_until_its_process_has_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "PATIENCE", 0.0)
     folder, script = tmp_path / "run", tmp_path / "hold.py"
     folder.mkdir()

@@ -1,7 +1,5 @@
 """One registry for everything that users extend: shipped names first, found in any case, never replaced."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -23,12 +21,12 @@ def registry() -> Registry[Any]:
 
 
 @pytest.mark.parametrize("name", ["one", "ONE", "two"])
-def test_a_name_is_never_given_to_another_thing(name: str, registry: Registry[Any]) -> None:
+def test_a_name_is_never_given_to_another_thing(name, registry):
     with pytest.raises(ValueError, match="is already registered"):
         registry.register(name, InfoNCELoss)
     assert registry.register("two", RandomNegatives) is RandomNegatives
 
 
-def test_every_shipped_name_has_its_thing() -> None:
+def test_every_shipped_name_has_its_thing():
     for registry in (METHODS, NEGATIVES, LOSSES, MEASURES):
         assert set(registry.names) == set(registry)

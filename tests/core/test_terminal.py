@@ -1,7 +1,5 @@
 """Whatever text is printed, none of it is a command to the terminal."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -16,7 +14,7 @@ ANY_TEXT = st.text(st.characters() | st.characters(categories=["Cc", "Cf", "Cs"]
 
 @given(ANY_TEXT)
 @example("é 日本 👩\u200d🔬 α")
-def test_nothing_unsafe_is_left_and_the_rest_stays(text: str) -> None:
+def test_nothing_unsafe_is_left_and_the_rest_stays(text):
     assert not UNSAFE.search(printable(text))
     assert not UNSAFE.search(shown(text))
     assert printable(printable(text)) == printable(text)

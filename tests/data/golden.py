@@ -3,8 +3,6 @@
 A case is a dictionary of files, and what is given to ``load_data``; paths are relative to the folder of the files.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -328,7 +326,7 @@ def outcome(name: str, *, again: bool = True) -> dict[str, Any]:
                 loaded = {key: loaded[key] for key in ("name", "notes")} | {"counts": data.counts()}
         except InputError as error:
             loaded = {"error": list(error.lines)}
-        return json.loads(json.dumps(loaded).replace(folder.name, "FOLDER"))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(loaded).replace(folder.name, "FOLDER"))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """Decisions about labels: which pairs leave train and dev, which are added, which are never doubted again."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,18 +12,14 @@ from opera.data import Mixture, RetrievalData, load_all, load_data
 from opera.data.decisions import read_decisions, with_decisions
 from opera.data.grades import with_relevant_grade
 from opera.data.identity import text_keys
-from tiny_world import with_drawn_splits
+from tiny_world import judged, with_drawn_splits
 
 Row = tuple[str, ...]
 SUSPICIOUS = "query_id,doc_id,probability_wrong"
 
 
-def judged(data: RetrievalData, split: str) -> set[tuple[str, str]]:
-    qrels = data.splits[split].relevant()
-    queries, documents = data.queries.ids(), data.corpus.ids()
-    return {
-        (queries[q], documents[d]) for q, d in zip(qrels.query_rows[qrels.query_index], qrels.doc_rows, strict=True)
-    }
+def relevant(data: RetrievalData, split: str) -> set[tuple[str, str]]:
+    return {(query, document) for query, document, grade in judged(data, split) if grade > 0}
 
 
 def decided(data: RetrievalData, paths: Sequence[Path]) -> RetrievalData:
@@ -37,11 +31,9 @@ def write(path: Path, rows: list[Row], columns: str = "query_id,doc_id,decision"
     return path
 
 
-def test_wrong_pairs_leave_train_and_dev_missing_ones_enter_and_test_stays(
-    make_beir: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_wrong_pairs_leave_train_and_dev_missing_ones_enter_and_test_stays(make_beir, tmp_path):
     data = load_data(make_beir(dev=True))
-    train, dev, test = (judged(data, split) for split in ("train", "dev", "test"))
+    train, dev, test = (relevant(data, split) for split in ("train", "dev", "test"))
     wrong = [min(train), min(dev), min(test)]
     query, other = max(train)[0], min(dev)[1]
     rows = [(*pair, "wrong") for pair in wrong] + [(query, other, " Missing "), (*max(train), "correct")]
@@ -50,43 +42,42 @@ def test_wrong_pairs_leave_train_and_dev_missing_ones_enter_and_test_stays(
     )
     mixture = with_decisions(Mixture.of(data), [path])
     changed = mixture.joined
-    assert judged(changed, "train") == train - {wrong[0]} | {(query, other)}
-    assert judged(changed, "dev") == dev - {wrong[1]}
-    assert judged(changed, "test") == test
+    assert relevant(changed, "train") == train - {wrong[0]} | {(query, other)}
+    assert relevant(changed, "dev") == dev - {wrong[1]}
+    assert relevant(changed, "test") == test
     assert changed.notes[-2] == f"{path}: 5 of 6 decisions match {data.title}; OPERA ignores the rest"
     assert changed.notes[-1] == f"2 pairs removed, 1 added, 1 confirmed by {path}"
     confirmed = np.isin(text_keys(changed, changed.split("train")), mixture.decided[0].confirmed)
     assert confirmed.sum() == 2  # the correct pair and the one that was missing
 
 
-def test_a_decision_may_lack_its_first_rank(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_decision_may_lack_its_first_rank(make_beir, tmp_path):
     data = load_data(make_beir())
-    first, second, *_ = sorted(judged(data, "train"))
+    first, second, *_ = sorted(relevant(data, "train"))
     rows = [(*first, "wrong", "0.9"), (*second, "wrong", "")]
     path = write(tmp_path / "d.csv", rows, "query_id,doc_id,decision,first_rank")
     changed = with_decisions(Mixture.of(data), [path])
-    assert judged(changed.joined, "train") == judged(data, "train") - {first, second}
+    assert relevant(changed.joined, "train") == relevant(data, "train") - {first, second}
     assert changed.decided[0].removed_excess == 1  # one above ½, one unknown
 
 
-def test_a_first_rank_is_a_fraction(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_first_rank_is_a_fraction(make_beir, tmp_path):
     path = write(tmp_path / "d.csv", [("train0", "d0", "wrong", "7")], "query_id,doc_id,decision,first_rank")
     with pytest.raises(DataError, match=r"d\.csv:2: column 'first_rank' must be from 0 to 1, got 7"):
         decided(load_data(make_beir()), [path])
 
 
-def test_an_added_label_weighs_as_much_as_the_mean_label(tmp_path: Path) -> None:
+def test_an_added_label_weighs_as_much_as_the_mean_label(tmp_path):
     pairs = [{"query": f"q{n}", "document": f"d{n}", "weight": 10 * n} for n in range(1, 6)]
     data = load_data(pairs=pairs)
     path = write(tmp_path / "d.csv", [("q0", "d1", "missing")])
     train = decided(data, [path]).split("train")
-    assert train.weights is not None
     assert train.weights[train.query_index == 0].tolist() == [10, 30]
 
 
-def test_a_list_of_suspicious_pairs_is_all_wrong(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_list_of_suspicious_pairs_is_all_wrong(make_beir, tmp_path):
     data = load_data(make_beir())
-    pairs = sorted(judged(data, "train"))
+    pairs = sorted(relevant(data, "train"))
     paths = [
         write(tmp_path / f"{name}.csv", [(*pair, "0.9") for pair in listed], header)
         for name, header, listed in (
@@ -95,42 +86,40 @@ def test_a_list_of_suspicious_pairs_is_all_wrong(make_beir: Callable[..., Path],
         )
     ]
     changed = with_decisions(Mixture.of(data), paths)
-    assert judged(changed.joined, "train") == {*pairs[4:]}
+    assert relevant(changed.joined, "train") == {*pairs[4:]}
     assert not len(changed.decided[0].confirmed)
 
 
-def test_decisions_about_test_change_no_training(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+def test_decisions_about_test_change_no_training(make_beir, tmp_path):
     data = load_data(make_beir())
-    pair = min(judged(data, "train"))
+    pair = min(relevant(data, "train"))
     path = write(tmp_path / "d.csv", [(*pair, "wrong", "test")], "query_id,doc_id,decision,split")
     changed = decided(data, [path])
-    assert judged(changed, "train") == judged(data, "train")
+    assert relevant(changed, "train") == relevant(data, "train")
     assert changed.notes[-1].endswith("training ignores 1 decision about test")
     decisions, _ = read_decisions(Mixture.of(data), [path])
     assert decisions.of_test.tolist() == [True]
 
 
-def test_a_list_that_changes_nothing_or_leaves_nothing_is_refused(
-    make_beir: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_list_that_changes_nothing_or_leaves_nothing_is_refused(make_beir, tmp_path):
     data = load_data(make_beir())
     for split in ("test", "train"):
-        path = write(tmp_path / "list.csv", [(*pair, "0.9") for pair in sorted(judged(data, split))], SUSPICIOUS)
+        path = write(tmp_path / "list.csv", [(*pair, "0.9") for pair in sorted(relevant(data, split))], SUSPICIOUS)
         with pytest.raises(DataError):
             decided(data, [path])
 
 
-def test_a_missing_label_replaces_a_judgement_of_irrelevant(tmp_path: Path) -> None:
+def test_a_missing_label_replaces_a_judgement_of_irrelevant(tmp_path):
     data = load_data([("a query", "one", 1), ("a query", "two", 0), ("another", "one", 1)])
     path = write(tmp_path / "list.csv", [(data.queries.ids()[0], data.corpus.ids()[1], "missing")])
-    assert len(judged(decided(data, [path]), "train")) == 3
+    assert len(relevant(decided(data, [path]), "train")) == 3
 
 
 @pytest.mark.parametrize("name", ["query", "document"])
-def test_a_list_of_other_texts_is_refused(name: str, make_beir: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_list_of_other_texts_is_refused(name, make_beir, tmp_path):
     """Ids that number the rows of a file are those of others once a row is gone."""
     data, path = load_data(make_beir()), tmp_path / "list.csv"
-    query, document = min(judged(data, "train"))
+    query, document = min(relevant(data, "train"))
     row = {
         "query_id": query,
         "doc_id": document,
@@ -144,66 +133,66 @@ def test_a_list_of_other_texts_is_refused(name: str, make_beir: Callable[..., Pa
         decided(data, [write(path, [tuple(row.values())], ",".join(row))])
 
 
-def test_a_second_round_may_confirm_what_the_first_added(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_second_round_may_confirm_what_the_first_added(make_beir, tmp_path):
     data = load_data(make_beir())
-    train = judged(data, "train")
+    train = relevant(data, "train")
     query, document = max(train)[0], next(doc for _, doc in sorted(train) if (max(train)[0], doc) not in train)
     rounds = [write(tmp_path / f"{kind}.csv", [(query, document, kind)]) for kind in ("missing", "correct")]
     for paths in (rounds, rounds[1:]):
         changed = decided(data, paths)
-        assert judged(changed, "train") == train | {(query, document)}
+        assert relevant(changed, "train") == train | {(query, document)}
 
 
-def test_documents_that_only_test_names_are_not_added_to_train(tmp_path: Path) -> None:
+def test_documents_that_only_test_names_are_not_added_to_train(tmp_path):
     """Plain questions and answers: each answer is named once, and test is to hold new documents."""
     data = load_data(queries=[f"question {row}" for row in range(40)], documents=[f"answer {row}" for row in range(40)])
     data = with_drawn_splits(data, seed=0, test_fraction=0.2, needs_dev=False)
-    query, (_, document) = min(judged(data, "train"))[0], min(judged(data, "test"))
-    other = next(doc for name, doc in judged(data, "train") if name != query)
+    query, (_, document) = min(relevant(data, "train"))[0], min(relevant(data, "test"))
+    other = next(doc for name, doc in relevant(data, "train") if name != query)
     path = write(tmp_path / "d.csv", [(query, document, "missing"), (query, other, "missing")])
     changed = decided(data, [path])
-    assert judged(changed, "train") == judged(data, "train") | {(query, other)}
+    assert relevant(changed, "train") == relevant(data, "train") | {(query, other)}
     assert changed.notes[-1].endswith("1 not added because their documents are held out of train")
 
 
 @pytest.mark.parametrize("header", ["Decision", "decision ", "DECISION"])
-def test_a_header_may_have_upper_case_and_spaces(header: str, make_beir: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_header_may_have_upper_case_and_spaces(header, make_beir, tmp_path):
     data = load_data(make_beir())
-    pairs = sorted(judged(data, "train"))
+    pairs = sorted(relevant(data, "train"))
     path = write(tmp_path / "d.csv", [(*pair, "Correct") for pair in pairs], f"Query ID,doc-id,{header}")
     changed = decided(data, [path])
-    assert judged(changed, "train") == {*pairs}
+    assert relevant(changed, "train") == {*pairs}
     assert changed.notes[-1] == f"0 pairs removed, 0 added, {len(pairs)} confirmed by {path}"
 
 
 @pytest.mark.parametrize("header", ["query_id,doc_id,verdict", f"{SUSPICIOUS},grade", "query_id,doc_id,decision"])
-def test_a_table_without_decisions_is_refused(header: str, make_beir: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_table_without_decisions_is_refused(header, make_beir, tmp_path):
     """Only the list of suspicious pairs may lack decisions; a run's pairs.parquet has a column more than the list."""
     data = load_data(make_beir())
     rest = ("",) * (header.count(",") - 1)
-    path = write(tmp_path / "d.csv", [(*pair, *rest) for pair in sorted(judged(data, "train"))[:3]], header)
+    path = write(tmp_path / "d.csv", [(*pair, *rest) for pair in sorted(relevant(data, "train"))[:3]], header)
     with pytest.raises(DataError, match=r"column 'decision' is (missing|empty)"):
         decided(data, [path])
 
 
-def test_each_table_of_a_folder_has_columns_of_its_own(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+def test_each_table_of_a_folder_has_columns_of_its_own(make_beir, tmp_path):
     data = load_data(make_beir())
-    first, second, third, *_ = sorted(judged(data, "train"))
+    first, second, third, *_ = sorted(relevant(data, "train"))
     (tmp_path / "d").mkdir()
     write(tmp_path / "d" / "a.csv", [(*first, "correct")])
     write(tmp_path / "d" / "b.csv", [(*second, "0.9")], SUSPICIOUS)
     write(tmp_path / "d" / "c.csv", [("correct", *third)], "Decision,Query ID,Doc ID")
     changed = decided(data, [tmp_path / "d"])
-    assert judged(changed, "train") == judged(data, "train") - {second}
+    assert relevant(changed, "train") == relevant(data, "train") - {second}
     assert changed.notes[-1] == f"1 pair removed, 0 added, 2 confirmed by {tmp_path / 'd'}"
     write(tmp_path / "d" / "d.csv", [first], "query_id,doc_id")
     with pytest.raises(DataError, match=r"d\.csv: column 'decision' is missing"):
         decided(data, [tmp_path / "d"])
 
 
-def test_fewer_than_half_matching_decisions_are_refused(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+def test_fewer_than_half_matching_decisions_are_refused(make_beir, tmp_path):
     data = load_data(make_beir())
-    pairs = sorted(judged(data, "train"))[:6]
+    pairs = sorted(relevant(data, "train"))[:6]
     for unknown in (3, 4):
         rows = [(f"0{query}" if row < unknown else query, doc, "correct") for row, (query, doc) in enumerate(pairs)]
         path = write(tmp_path / "d.csv", [*rows, ("nowhere", "nowhere", "")])
@@ -216,22 +205,22 @@ def test_fewer_than_half_matching_decisions_are_refused(make_beir: Callable[...,
 
 
 @pytest.mark.parametrize("grades", [(2, 3), (1, 3)])
-def test_a_missing_label_gets_the_lowest_relevant_grade(grades: tuple[int, int], tmp_path: Path) -> None:
+def test_a_missing_label_gets_the_lowest_relevant_grade(grades, tmp_path):
     data = with_relevant_grade(load_data([("a query", "one", grades[0]), ("another", "two", grades[1])]), 2)
     path = write(tmp_path / "d.csv", [(data.queries.ids()[1], data.corpus.ids()[0], "missing")])
     train = decided(data, [path]).split("train").relevant()
     assert sorted(train.grades.tolist()) == [grade for grade in sorted((2, *grades)) if grade > 1]
 
 
-def test_decisions_need_a_train_split(make_beir: Callable[..., Path], tmp_path: Path) -> None:
+def test_decisions_need_a_train_split(make_beir, tmp_path):
     data = load_data(make_beir())
-    path = write(tmp_path / "d.csv", [(*min(judged(data, "train")), "wrong")])
+    path = write(tmp_path / "d.csv", [(*min(relevant(data, "train")), "wrong")])
     without = replace(data, splits={"test": data.splits["test"]})
     with pytest.raises(DataError, match="has no split 'train'"):
         decided(without, [path])
 
 
-def test_reading_options_of_the_data_apply_to_decisions(tmp_path: Path) -> None:
+def test_reading_options_of_the_data_apply_to_decisions(tmp_path):
     data = load_data([(f"frage {n}", f"antwort ä{n}") for n in range(4)])
     queries, documents, texts = data.queries.ids(), data.corpus.ids(), data.corpus.texts()
     rows = [*zip(queries, documents, texts, ["wrong", *["correct"] * 3], strict=True), ("", "d", "", "wrong")]
@@ -247,7 +236,7 @@ def test_reading_options_of_the_data_apply_to_decisions(tmp_path: Path) -> None:
     assert "left out 1 of 5 rows" in changed.notes[-2]
 
 
-def test_a_wrong_pair_leaves_every_data_set_and_a_missing_one_enters_only_its_own(tmp_path: Path) -> None:
+def test_a_wrong_pair_leaves_every_data_set_and_a_missing_one_enters_only_its_own(tmp_path):
     first = load_data([(f"query {n}", f"document {n}") for n in range(4)], name="first")
     second = load_data([(f"query {n}", f"document {n}") for n in (3, 2, 1, 9)], name="second")
     mixture = Mixture.of(first, second)
@@ -260,6 +249,6 @@ def test_a_wrong_pair_leaves_every_data_set_and_a_missing_one_enters_only_its_ow
     path = write(tmp_path / "d.csv", [(*wrong, "wrong"), (*missing, "missing"), (*names[3], "correct")])
     changed = with_decisions(mixture, [path])
     removed = {wrong, names[5]}  # the second data set has the same pair
-    assert judged(changed.joined, "train") == {*names} - removed | {missing}
+    assert relevant(changed.joined, "train") == {*names} - removed | {missing}
     assert [len(decided.confirmed) for decided in changed.decided] == [1, 1]
     assert changed.joined.notes[-1].endswith(f"2 pairs removed, 1 added, 2 confirmed by {path}")

@@ -1,7 +1,5 @@
 """What may be written beside data that are read, and data that a file names."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -10,13 +8,13 @@ import pytest
 from opera.core.errors import DataError, SettingError
 from opera.data import check_stays_out, load_data
 from opera.data.loading import load_stored
-from opera.data.names import DataName, TableSource
+from opera.data.names import TableSource
 
 FLAG = '{"query": "a", "pos": ["b"], "neg": ["c"]}\n'
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch) -> Path:
     for name, text in (
         ("tables/train.csv", "query,document\na,b\n"),
         ("files/train.jsonl", FLAG),
@@ -41,7 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("hf:tables", "tables/a.trec"),
     ],
 )
-def test_what_would_be_data_is_refused(here: Path, source: DataName, place: str) -> None:
+def test_what_would_be_data_is_refused(here, source, place):
     with pytest.raises(SettingError):
         check_stays_out(Path(place), "out", source)
 
@@ -56,11 +54,11 @@ def test_what_would_be_data_is_refused(here: Path, source: DataName, place: str)
         ("memory:a", "a.tsv"),
     ],
 )
-def test_what_can_be_no_data_is_not(here: Path, source: DataName, place: str) -> None:
+def test_what_can_be_no_data_is_not(here, source, place):
     check_stays_out(Path(place), "out", source)
 
 
-def test_the_cache_lies_in_no_data(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_lies_in_no_data(here, monkeypatch):
     monkeypatch.setenv("OPERA_CACHE", "tables/cache")
     before = sorted(here.rglob("*"))
     for load in (load_data, load_stored):
@@ -72,7 +70,7 @@ def test_the_cache_lies_in_no_data(here: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("source", ["irds:beir/fiqa", "hf:mteb/fiqa", TableSource.of("hf:mteb/fiqa")])
-def test_what_a_file_names_is_not_fetched(source: DataName, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_file_names_is_not_fetched(source, monkeypatch):
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(DataError):

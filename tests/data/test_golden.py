@@ -1,7 +1,5 @@
 """Small inputs of every format are loaded as ``golden.json`` has them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -13,5 +11,5 @@ EXPECTED = json.loads(golden.GOLDEN.read_text(encoding="utf-8"))
 
 @pytest.mark.usefixtures("irds")
 @pytest.mark.parametrize("name", golden.CASES)
-def test_a_case_is_loaded_as_before(name: str) -> None:
+def test_a_case_is_loaded_as_before(name):
     assert golden.outcome(name) == EXPECTED[name]

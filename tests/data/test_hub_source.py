@@ -1,9 +1,6 @@
 """``hf:``: the library's own loading code on folders laid out as on the hub."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import datasets
@@ -12,15 +9,10 @@ import pytest
 from hub_world import write_beir_hub, write_mteb
 from opera.core.errors import DataError
 from opera.data import RetrievalData, files_read, load_data
+from tiny_world import judged
 
 
-def judged(data: RetrievalData, split: str) -> list[tuple[str, str, int]]:
-    qrels = data.split(split)
-    queries = data.queries.ids(qrels.query_rows[qrels.query_index])
-    return list(zip(queries, data.corpus.ids(qrels.doc_rows), qrels.grades.tolist(), strict=True))
-
-
-def test_the_layout_of_mteb(tmp_path: Path) -> None:
+def test_the_layout_of_mteb(tmp_path):
     folder = write_mteb(tmp_path / "small")
     data = load_data(f"hf:{folder}")
 
@@ -33,13 +25,13 @@ def test_the_layout_of_mteb(tmp_path: Path) -> None:
     assert list(load_data(f"hf:{folder}:test").splits) == ["test"]
 
 
-def test_the_layout_of_beir(tmp_path: Path) -> None:
+def test_the_layout_of_beir(tmp_path):
     data = load_data(f"hf:{write_beir_hub(tmp_path / 'small')}")
     assert judged(data, "train") == [("q1", "1", 2), ("q1", "2", 0)]
     assert list(data.splits) == ["train", "test"]
 
 
-def test_a_changed_folder_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_folder_is_read_anew(tmp_path, monkeypatch):
     folder = write_mteb(tmp_path / "small")
     monkeypatch.chdir(folder)
     assert judged(load_data("hf:."), "dev") == [("q2", "d1", 1), ("q2", "d2", 1)]
@@ -50,7 +42,7 @@ def test_a_changed_folder_is_read_anew(tmp_path: Path, monkeypatch: pytest.Monke
     assert judged(load_data("hf:."), "dev") == [("q3", "d1", 1)]
 
 
-def test_a_single_split_is_train_unless_its_name_says_otherwise(tmp_path: Path) -> None:
+def test_a_single_split_is_train_unless_its_name_says_otherwise(tmp_path):
     for split, ours in (("pairs", "train"), ("validation", "dev")):
         folder = write_mteb(tmp_path / split)
         card = (folder / "README.md").read_text().split("- config_name: default")[0]
@@ -69,9 +61,7 @@ def test_a_single_split_is_train_unless_its_name_says_otherwise(tmp_path: Path) 
         ("small-qrels", "data_dir: {}", "../secret.csv"),
     ],
 )  # fmt: skip
-def test_a_card_names_files_of_its_own_folder_only(
-    path: str, form: str, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_card_names_files_of_its_own_folder_only(path, form, home, tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.get_dataset_config_names", None)  # nothing is looked for before the card is read
     folder = write_mteb(tmp_path / "small")
     (tmp_path / home).mkdir(exist_ok=True)
@@ -81,7 +71,7 @@ def test_a_card_names_files_of_its_own_folder_only(
         load_data(f"hf:{folder}")
 
 
-def test_a_card_in_another_place_or_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_card_in_another_place_or_that_is_none_is_refused(tmp_path):
     folder = write_mteb(tmp_path / "small")
     for name, content in (("README.md", "---\n[\n---\n"), (".huggingface.yaml", "configs: []")):
         (folder / name).write_text(content)
@@ -89,7 +79,7 @@ def test_a_card_in_another_place_or_that_is_none_is_refused(tmp_path: Path) -> N
             load_data(f"hf:{folder}")
 
 
-def test_no_file_is_opened_because_a_row_names_it(tmp_path: Path) -> None:
+def test_no_file_is_opened_because_a_row_names_it(tmp_path):
     """A card may call a column of texts one of images, which the library then opens or fetches."""
     folder = write_mteb(tmp_path / "small")
     kinds = "dataset_info:\n- config_name: corpus\n  features:\n" + "".join(
@@ -102,7 +92,7 @@ def test_no_file_is_opened_because_a_row_names_it(tmp_path: Path) -> None:
         load_data(f"hf:{folder}")
 
 
-def test_a_revision_is_read_and_its_judgements_elsewhere_are_not_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revision_is_read_and_its_judgements_elsewhere_are_not_pinned(monkeypatch):
     texts = {"_id": ["1"], "text": ["a"]}
     columns = {"corpus": texts, "queries": texts, "default": {"query-id": ["1"], "corpus-id": ["1"], "score": [1]}}
     asked = []
@@ -121,9 +111,7 @@ def test_a_revision_is_read_and_its_judgements_elsewhere_are_not_pinned(monkeypa
     assert asked == [("o/n", "corpus", "v1"), ("o/n", "queries", "v1"), ("o/n-qrels", "default", None)]
 
 
-def test_a_data_set_of_the_hub_is_read_again_when_it_has_a_new_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_data_set_of_the_hub_is_read_again_when_it_has_a_new_commit(tmp_path, monkeypatch):
     first, second = "a" * 40, "b" * 40
     for commit in (first, second):
         write_beir_hub(tmp_path / commit)
@@ -172,6 +160,6 @@ def test_a_data_set_of_the_hub_is_read_again_when_it_has_a_new_commit(
     assert offline.notes[-1] == f"the hub cannot be reached, so OPERA reads commit {second[:12]} from its cache"
 
 
-def test_offline_it_says_what_to_fetch() -> None:
+def test_offline_it_says_what_to_fetch():
     with pytest.raises(DataError, match="hf download --repo-type dataset nobody/nothing --revision v1 --local-dir"):
         load_data("hf:nobody/nothing@v1")

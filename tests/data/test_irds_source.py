@@ -1,7 +1,5 @@
 """``irds:`` and ``paper:``: the library's own loading code on small files laid out as its sources are."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from importlib.util import find_spec
@@ -9,20 +7,15 @@ from typing import Any
 
 import pytest
 
-from opera.data import RetrievalData, load_data
+from opera.data import load_data
 from opera.data.grades import with_relevant_grade
 from opera.data.irds_source import find_splits
 from opera_paper.catalogue import PAPER_SETS
-
-
-def judged(data: RetrievalData, split: str) -> list[tuple[str, str, int]]:
-    qrels = data.split(split)
-    queries = data.queries.ids(qrels.query_rows[qrels.query_index])
-    return list(zip(queries, data.corpus.ids(qrels.doc_rows), qrels.grades.tolist(), strict=True))
+from tiny_world import judged
 
 
 @pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+def offline(monkeypatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError("the network must not be used")
 
@@ -32,7 +25,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("irds", "offline")
 @pytest.mark.parametrize("name", ["nfcorpus", "fiqa", "hotpotqa", "fever"])
-def test_the_papers_sets_of_beir(name: str) -> None:
+def test_the_papers_sets_of_beir(name):
     data = load_data(f"paper:{name}")
     assert list(data.splits) == ["train", "dev", "test"]
     assert data.corpus.ids() == ["MED-1", "MED-2", "MED-3"]
@@ -56,9 +49,7 @@ def test_the_papers_sets_of_beir(name: str) -> None:
                      marks=pytest.mark.skipif(find_spec("ijson") is None, reason="ijson reads DPR's files")),
     ],
 )  # fmt: skip
-def test_sets_whose_test_split_is_called_otherwise(
-    name: str, document: str, queries: list[str], judgements: list[tuple[str, str, int]]
-) -> None:
+def test_sets_whose_test_split_is_called_otherwise(name, document, queries, judgements):
     data = load_data(f"paper:{name}")
     assert data.corpus.texts(slice(0, 1)) == [document]
     assert data.queries.texts() == queries
@@ -66,14 +57,14 @@ def test_sets_whose_test_split_is_called_otherwise(
 
 
 @pytest.mark.usefixtures("irds", "offline")
-def test_antique_keeps_its_levels() -> None:
+def test_antique_keeps_its_levels():
     data = load_data("paper:antique")
     assert judged(data, "train") == [("3", "1_0", 4), ("3", "1_1", 3), ("3", "2_0", 2)]
     assert with_relevant_grade(data, PAPER_SETS["antique"].relevant_grade).counts()["test_pairs"] == 2
 
 
 @pytest.mark.usefixtures("irds", "offline")
-def test_an_id_with_its_split_is_that_split() -> None:
+def test_an_id_with_its_split_is_that_split():
     data = load_data("irds:antique/train")
     assert list(data.splits) == ["train"]
     assert data.name == "antique"
@@ -82,7 +73,7 @@ def test_an_id_with_its_split_is_that_split() -> None:
 
 
 @pytest.mark.usefixtures("irds", "offline")
-def test_what_is_parsed_needs_neither_files_nor_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_parsed_needs_neither_files_nor_the_library(monkeypatch):
     first = load_data("paper:fever")
     assert load_data("irds:beir/fever").fingerprint == first.fingerprint
     assert load_data("paper:hotpotqa").fingerprint != load_data("paper:fiqa").fingerprint

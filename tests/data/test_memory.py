@@ -1,9 +1,5 @@
 """Data in memory: lists, dictionaries, DataFrames, ``datasets`` and pyarrow."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import datasets
 import numpy as np
 import pandas as pd
@@ -41,7 +37,7 @@ PAIRS = [(0, 1, 2), ("1", 0, "1")]
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_kinds_of_tables(documents: Any, pairs: Any) -> None:
+def test_kinds_of_tables(documents, pairs):
     data = load_data(queries=QUERIES, documents=documents, pairs=pairs, name="mine")
     train = data.split("train")
     assert (train.query_rows.tolist(), train.doc_rows.tolist(), train.grades.tolist()) == ([0, 1], [1, 0], [2, 1])
@@ -49,17 +45,16 @@ def test_kinds_of_tables(documents: Any, pairs: Any) -> None:
     assert (data.name, data.source) == ("mine", "memory:mine")
 
 
-def test_texts_and_lists_in_one_column_are_lists() -> None:
+def test_texts_and_lists_in_one_column_are_lists():
     frame = pd.DataFrame({"query": ["a", "b"], "document": ["c", 7], "negative": [["x", None, np.nan, ""], "y"]})
     data = load_data(frame)
     assert data.corpus.texts() == ["c", "7", "x", "y"]
-    assert data.given_negatives is not None
     assert data.given_negatives.doc_rows.tolist() == [2, 3]
     alone = load_data(pd.DataFrame({"query": ["a"], "positive": ["p"], "negative": [np.nan]}))
     assert (alone.corpus.texts(), alone.given_negatives) == (["p"], None)
 
 
-def test_a_table_of_texts_with_columns() -> None:
+def test_a_table_of_texts_with_columns():
     frame = pd.DataFrame({"question": QUERIES, "said": ["a", "b"], "clicks": [3, 1.5]})
     for columns in ({"document": "said"}, {"document": ["said"]}, "document=said", ["document=said"]):
         data = load_data(pairs=frame, columns=columns)
@@ -82,25 +77,25 @@ def test_a_table_of_texts_with_columns() -> None:
         ({"pairs": [("a", "b"), ("c",)]}, r"^pairs\[1\]: must be a tuple \(query, document, grade\), as all rows, got"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(arguments: dict[str, Any], message: str) -> None:
+def test_what_is_wrong_is_named(arguments, message):
     with pytest.raises(DataError, match=message):
         load_data(**arguments)
 
 
 @pytest.mark.parametrize("columns", [{"query": 1}, 7, {"qeury": "query"}])
-def test_columns_that_are_none(columns: Any) -> None:
+def test_columns_that_are_none(columns):
     with pytest.raises(SettingError):
         load_data([("a", "b")], columns=columns)
 
 
-def test_names_of_values_go_before_their_places() -> None:
+def test_names_of_values_go_before_their_places():
     frame = pd.DataFrame({"answer": ["a", "b"], "question": QUERIES})
     for pairs in (list(frame.itertuples(index=False)), frame.to_records(index=False)):
         data = load_data(pairs=pairs)
         assert (data.queries.texts(), data.corpus.texts()) == (QUERIES, ["a", "b"])
 
 
-def test_the_columns_of_a_format_are_those_that_are_read() -> None:
+def test_the_columns_of_a_format_are_those_that_are_read():
     table = datasets.Dataset.from_dict({"query": QUERIES, "document": ["a", "b"], "label": [0, 1]})
     data = load_data(table.with_format("numpy", columns=["query", "document"]))
     assert data.split("train").grades.tolist() == [1, 1]
@@ -108,10 +103,8 @@ def test_the_columns_of_a_format_are_those_that_are_read() -> None:
     assert load_data(table.to_iterable_dataset()).fingerprint != data.fingerprint
 
 
-def test_aligned_series() -> None:
+def test_aligned_series():
     queries = pd.Series(QUERIES, index=[5, 6])
     assert load_data(queries=queries, documents=pd.Series(["a", "b"])).corpus.texts() == ["a", "b"]
-    with pytest.raises(
-        DataError, match=r"^queries and documents: have the same index in different orders, but query i"
-    ):
+    with pytest.raises(DataError, match=r"^queries and documents: have the same index in different orders"):
         load_data(queries=queries, documents=pd.Series(["b", "a"], index=[6, 5]))

@@ -1,9 +1,6 @@
 """Several data sets: their joined rows and ids, and splits of each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,7 +41,7 @@ def judged(data: RetrievalData, qrels: Qrels | None) -> list[tuple[str, str, int
     return list(zip(*ids, qrels.grades.tolist(), qrels.weights_or_ones().tolist(), strict=True))
 
 
-def test_ids_have_the_name_in_front_and_texts_are_not_copied(tmp_path: Path) -> None:
+def test_ids_have_the_name_in_front_and_texts_are_not_copied(tmp_path):
     stored = load_data(write_beir(tmp_path / "world", 20, 4, 4))
     mixture = Mixture.of(stored, one("b", 2))
     data = mixture.joined
@@ -58,7 +55,7 @@ def test_ids_have_the_name_in_front_and_texts_are_not_copied(tmp_path: Path) -> 
     assert mixture.first_rows == [(0, 0), (len(stored.queries), 20)]
 
 
-def test_the_whole_holds_what_each_set_holds() -> None:
+def test_the_whole_holds_what_each_set_holds():
     sets = [richer(one("a", 3)), one("b", 2), richer(one("c", 4))]
     mixture = Mixture.of(*sets)
     data = mixture.joined
@@ -66,8 +63,6 @@ def test_the_whole_holds_what_each_set_holds() -> None:
         rows = [(f"{part.name}/", row) for part in sets for row in judged(part, select(part))]
         assert judged(data, select(data)) == [(name + q, name + d, *values) for name, (q, d, *values) in rows]
     negatives, teacher = data.given_negatives, data.teacher
-    assert negatives is not None
-    assert teacher is not None
     assert negatives.offsets.tolist() == [0, 1, 2, 3, 3, 3, 4, 5, 6, 7]
     assert data.corpus.ids(negatives.doc_rows) == ["a/d1"] * 3 + ["c/d1"] * 4
     assert data.queries.ids(teacher.query_rows) == ["a/q0", "a/q1", "c/q0", "c/q1"]
@@ -77,7 +72,7 @@ def test_the_whole_holds_what_each_set_holds() -> None:
     assert Mixture.of(sets[0]).joined is sets[0]
 
 
-def test_splits_are_drawn_of_each_set_as_if_it_were_alone() -> None:
+def test_splits_are_drawn_of_each_set_as_if_it_were_alone():
     sets = [one("a", 30), one("b", 20)]
     drawn = draw_missing_splits(Mixture.of(*sets), seed=3, test_fraction=0.2, needs_dev=True)
     copied = Mixture.of(*sets).map(copy_splits, drawn)
@@ -90,7 +85,7 @@ def test_splits_are_drawn_of_each_set_as_if_it_were_alone() -> None:
         assert {f"{part.name}: {note}" for note in alone.notes} <= {*drawn.joined.notes}
 
 
-def test_names_notes_and_prompts() -> None:
+def test_names_notes_and_prompts():
     mixture = Mixture.of(one("x/a", 2), one("y/a", 3), one("z/a", 4))
     assert [part.name for part in mixture.data_sets] == ["a", "a-2", "a-3"]
     assert len(set(mixture.joined.corpus.ids())) == len(mixture.joined.corpus)
@@ -105,7 +100,7 @@ def test_names_notes_and_prompts() -> None:
     assert mixed.notes[-1].startswith("the data sets have different query prompts, so OPERA uses none")
 
 
-def test_what_cannot_be_combined_is_refused() -> None:
+def test_what_cannot_be_combined_is_refused():
     both = Mixture.of(one("a", 2), one("b", 2))
     for sets in ([one("a", 2), one("a", 2)], [one("a", 2), replace(one("a", 2), source="b")], [both, one("c", 2)]):
         with pytest.raises(DataError):
@@ -113,7 +108,7 @@ def test_what_cannot_be_combined_is_refused() -> None:
     assert load_all([both]).data_sets is both.data_sets
 
 
-def test_names_have_no_slash_since_ids_are_set_and_id() -> None:
+def test_names_have_no_slash_since_ids_are_set_and_id():
     mixture = Mixture.of(replace(one("b", 2), name="a/b"), one("a", 2), one("a-b", 3))
     assert [data_set.name for data_set in mixture.data_sets] == ["a-b", "a", "a-b-2"]
     assert {query.partition("/")[0] for query in mixture.joined.queries.ids()} == {"a-b", "a", "a-b-2"}

@@ -1,11 +1,8 @@
 """``python:PACKAGE``: queries and documents from source code."""
 
-from __future__ import annotations
-
 import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +33,7 @@ class Shape:
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def package(tmp_path, monkeypatch) -> str:
     home = tmp_path / "tinyshapes"
     home.mkdir()
     for name in ("__init__", "one", "two", "three"):
@@ -45,7 +42,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "tinyshapes"
 
 
-def test_queries_are_summaries_and_documents_hide_them(package: str) -> None:
+def test_queries_are_summaries_and_documents_hide_them(package):
     data = load_data(f"python:{package}")
     queries = dict(zip(data.queries.ids(), data.queries.texts(), strict=True))
     assert queries["tinyshapes.one.Shape.grow"] == "Make the shape larger by a factor one."
@@ -58,7 +55,7 @@ def test_queries_are_summaries_and_documents_hide_them(package: str) -> None:
     assert 'return self.sides, factor, "grown one"' in chunks["tinyshapes.one.Shape.grow#0"]
 
 
-def test_limits_seed_and_splits() -> None:
+def test_limits_seed_and_splits():
     """Train and test come from different modules; ids are unique where names are not."""
     first, again, other = (load_python("email", seed=seed, train_queries=30, test_queries=10) for seed in (1, 1, 2))
     assert first.fingerprint == again.fingerprint != other.fingerprint
@@ -71,7 +68,7 @@ def test_limits_seed_and_splits() -> None:
         assert len(set(table.ids())) == len(table)
 
 
-def test_nothing_of_an_editable_package_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_an_editable_package_runs(tmp_path, monkeypatch):
     """Neither the package, nor its parents, as importing would."""
     inner = tmp_path / "home" / "outer" / "middle" / "inner"
     inner.mkdir(parents=True)

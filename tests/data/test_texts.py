@@ -1,10 +1,5 @@
 """Tables of texts."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,7 +10,7 @@ from opera.data.texts import without_extra_space
 
 
 @pytest.mark.parametrize("count", [0, 1, 2500])
-def test_rows_are_selected_in_any_order(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_rows_are_selected_in_any_order(monkeypatch, count):
     monkeypatch.setattr("opera.data.relation.WRITTEN_ROWS", 7)
     table = TextTable.from_texts({f"d{row}": f"text {row}" for row in range(60)})
     rows = np.random.default_rng(1).integers(60, size=count)
@@ -26,11 +21,11 @@ def test_rows_are_selected_in_any_order(monkeypatch: pytest.MonkeyPatch, count: 
 
 
 @given(st.text(alphabet=["a", "é", " ", *map(chr, range(9, 14)), "\x1c", "\x85", "\xa0", "\u2003", "\u3000"]))
-def test_equal_words_give_equal_texts(text: str) -> None:
+def test_equal_words_give_equal_texts(text):
     assert without_extra_space(text) == " ".join(text.split())
 
 
-def test_hashes_are_computed_once_per_data_set(make_beir: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashes_are_computed_once_per_data_set(make_beir, monkeypatch):
     folder = make_beir()
 
     def hashes() -> list[list[int]]:
@@ -44,7 +39,7 @@ def test_hashes_are_computed_once_per_data_set(make_beir: Callable[..., Path], m
     assert TextTable(corpus.table, parts=(corpus, corpus)).digests.tolist() == computed[0] * 2
 
 
-def test_rows_are_found_by_id() -> None:
+def test_rows_are_found_by_id():
     table = TextTable.from_texts({"b": "x", "a": "y", "c": "z"})
     assert table.find_rows(["c", "nobody", "b"]).tolist() == [2, -1, 0]
     assert table.id_rank.tolist() == [1, 0, 2]

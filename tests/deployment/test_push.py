@@ -1,7 +1,5 @@
 """Uploads to the hub: what is sent, to whom it is shown, and what refusals and lost connections say. No network."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from importlib import import_module
@@ -14,8 +12,7 @@ from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, Offl
 from huggingface_hub.utils import filter_repo_objects, get_session
 
 import opera
-from opera.core.errors import ModelError, SettingError, StorageError
-from opera.run_folder.folder import ORIGIN_FILE, Run
+from opera.run_folder.folder import ORIGIN_FILE
 
 NAME = "someone/a-model"
 HTTP: Any = import_module(type(get_session()).__module__.partition(".")[0])
@@ -24,7 +21,7 @@ Sent = dict[str, Any]
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+def sent(monkeypatch) -> Sent:
     """What the hub got."""
     got: Sent = {}
     monkeypatch.setattr(HfApi, "create_repo", lambda self, name, **options: got.update(name=name, **options) or name)
@@ -45,7 +42,7 @@ def refusal(status: int) -> HfHubHTTPError:
     return HfHubHTTPError("no", response=HTTP.Response(status, request=HTTP.Request("POST", "https://hub/api")))
 
 
-def test_a_run_is_uploaded_privately_with_its_card(trained: Run, sent: Sent) -> None:
+def test_a_run_is_uploaded_privately_with_its_card(trained, sent):
     assert opera.push(trained.path, NAME, language=["en"]) == NAME
     assert (sent["name"], sent["private"], sent["exist_ok"]) == (NAME, True, True)
     files = {str(path.relative_to(trained.model_path)) for path in trained.model_path.rglob("*") if path.is_file()}
@@ -56,15 +53,13 @@ def test_a_run_is_uploaded_privately_with_its_card(trained: Run, sent: Sent) -> 
     assert f'SentenceTransformer("{NAME}")' in card.text
 
 
-def test_the_hashes_of_the_training_queries_are_uploaded_only_if_asked_for(trained: Run, sent: Sent) -> None:
+def test_the_hashes_of_the_training_queries_are_uploaded_only_if_asked_for(trained, sent):
     assert (trained.model_path / ORIGIN_FILE).is_file()
     opera.push(trained.path, NAME, keep_run=True)
     assert ORIGIN_FILE in sent["files"]
 
 
-def test_only_what_opera_wrote_is_uploaded(
-    trained: Run, sent: Sent, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_only_what_opera_wrote_is_uploaded(trained, sent, tmp_path, caplog):
     """A link, which may lead to anything of the user's, is refused: the table of bad inputs has one."""
     caplog.set_level("INFO", "opera")
     opera.push(trained.path, NAME)
@@ -81,16 +76,14 @@ def test_only_what_opera_wrote_is_uploaded(
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (LocalTokenNotFoundError("x"), SettingError),
-        (refusal(401), SettingError),
-        (refusal(500), StorageError),
-        (OfflineModeIsEnabled("offline\nmode"), StorageError),
-        (HTTP.ConnectError("no route"), StorageError),
+        (LocalTokenNotFoundError("x"), opera.SettingError),
+        (refusal(401), opera.SettingError),
+        (refusal(500), opera.StorageError),
+        (OfflineModeIsEnabled("offline\nmode"), opera.StorageError),
+        (HTTP.ConnectError("no route"), opera.StorageError),
     ],
 )
-def test_a_failure_is_one_line(
-    trained: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[Exception]
-) -> None:
+def test_a_failure_is_one_line(trained, monkeypatch, error, kind):
     def fail(*arguments: Any, **options: Any) -> None:
         raise error
 
@@ -100,11 +93,11 @@ def test_a_failure_is_one_line(
     assert "\n" not in str(raised.value)
 
 
-def test_matrices_that_belong_to_a_folder_here_stay_here(sent: Sent, static_model: Path, tmp_path: Path) -> None:
+def test_matrices_that_belong_to_a_folder_here_stay_here(sent, static_model, tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "modules.json").write_text("[]")
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(static_model)}))
-    with pytest.raises(ModelError, match="nobody else can load it; train with merge=true"):
+    with pytest.raises(opera.ModelError, match="nobody else can load it; train with merge=true"):
         opera.push(folder, NAME)
     assert not sent

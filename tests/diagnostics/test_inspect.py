@@ -1,9 +1,6 @@
 """``opera.inspect`` on data whose duplicates and leaks are known."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +27,7 @@ def leaks_by_hand(data: opera.RetrievalData) -> tuple[int, int]:
 
 
 @pytest.fixture
-def spoilt(make_beir: Callable[..., Path]) -> Path:
+def spoilt(make_beir) -> Path:
     """Topics with a copied document, one without a pair, a query of train repeated in test, and no dev."""
     folder = make_beir()
     corpus = (folder / "corpus.jsonl").read_text().splitlines()
@@ -47,14 +44,14 @@ def spoilt(make_beir: Callable[..., Path]) -> Path:
     return folder
 
 
-def test_given_negatives_are_not_called_random(static_model: Path) -> None:
+def test_given_negatives_are_not_called_random(static_model):
     rows = [{"query": f"question {n}", "document": f"answer {n}", "negative": f"other {n}"} for n in range(300)]
     inspection = opera.inspect(opera.load_data(pairs=rows), model=static_model)
     assert inspection.negatives == "given"
     assert inspection.unlabelled == 300
 
 
-def test_everything_is_said(spoilt: Path, static_model: Path) -> None:
+def test_everything_is_said(spoilt, static_model):
     seen = opera.inspect(spoilt, model=static_model, show=5)
     data = opera.load_data(spoilt)
     assert seen.counts == data.counts()

@@ -1,7 +1,5 @@
 """Noise and scoring quality, estimated on data with known labels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,7 @@ from opera.training.pretrained_scores import CBSRanks, rank_among_random
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5])
-def test_the_share_of_random_documents_is_found(share: float) -> None:
+def test_the_share_of_random_documents_is_found(share):
     """Good documents lie near their query, false ones anywhere: the estimate finds how many are false."""
     rng = np.random.default_rng(0)
     queries = rng.normal(size=(300, 32))
@@ -31,14 +29,14 @@ def test_the_share_of_random_documents_is_found(share: float) -> None:
 
 
 @pytest.mark.parametrize("pool", [20, 21, 10_000])
-def test_all_random_is_all_noise_whatever_the_pool(pool: int) -> None:
+def test_all_random_is_all_noise_whatever_the_pool(pool):
     ranks = np.random.default_rng(0).integers(1, pool + 2, 20_000).astype(np.int32)
     quality = estimate_quality(CBSRanks(ranks, np.full(20_000, pool, dtype=np.int32)), np.arange(20_000))
     assert quality.noise == pytest.approx(1, abs=0.03)  # a standard error of 0.007
     assert quality.high == pytest.approx(1, abs=0.01)
 
 
-def test_inspect_and_training_say_the_same_of_the_same_ranks() -> None:
+def test_inspect_and_training_say_the_same_of_the_same_ranks():
     """1,900 pairs, fewer than the later half of visits, at ranks that half of the wrong pairs share."""
     rng = np.random.default_rng(0)
     rank = np.where(rng.random(1900) < 0.2, rng.integers(1, 102, 1900), 1).astype(np.int32)
@@ -46,6 +44,5 @@ def test_inspect_and_training_say_the_same_of_the_same_ranks() -> None:
     visits = FirstVisits.none(1900)
     visits.p[:], visits.step[:] = relative_rank(ranks), 0
     trained = estimate(TrainingPairs.from_arrays(query, np.arange(1900)), visits, np.ones(1900, dtype=bool))
-    assert trained is not None
     quality = estimate_quality(ranks, query)
     assert (quality.noise, quality.low, quality.high) == pytest.approx((trained.noise_rate, trained.low, trained.high))

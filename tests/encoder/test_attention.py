@@ -1,10 +1,5 @@
 """Attention over packed texts: torch's own, text by text, and its gradients; dropout with the same mask both ways."""
 
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +10,7 @@ from torch.nn import functional as F
 
 from opera.encoder import _attention as attention
 from opera.encoder._attention import HashedDropout, Pack, PackedAttention, Rule, attended_by_torch, threshold_and_key
+from processes import start
 
 LENGTHS = [3, 5, 9, 40, 41, 47, 47, 70, 130]
 WIDTH = 8
@@ -34,8 +30,8 @@ def by_torch(parts: list[Tensor], lengths: list[int], is_causal: bool) -> Tensor
     """Each text by itself, in float32."""
     group = parts[0].shape[1] // parts[1].shape[1]
     outputs = []
-    for start, stop in pairwise(bounds_of(lengths).tolist()):
-        query, key, value = (part[start:stop].float().transpose(0, 1) for part in parts)
+    for first, stop in pairwise(bounds_of(lengths).tolist()):
+        query, key, value = (part[first:stop].float().transpose(0, 1) for part in parts)
         key, value = (part.repeat_interleave(group, 0) for part in (key, value))
         outputs.append(F.scaled_dot_product_attention(query, key, value, is_causal=is_causal).transpose(0, 1))
     return torch.cat(outputs)
@@ -50,15 +46,13 @@ def by_torch(parts: list[Tensor], lengths: list[int], is_causal: bool) -> Tensor
         (False, 2, torch.bfloat16, 0.05),
     ],
 )
-def test_results_and_gradients_are_those_of_torch(
-    is_causal: bool, shared: int, dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_and_gradients_are_those_of_torch(is_causal, shared, dtype, tolerance, monkeypatch):
     # bfloat16 keeps 8 bits: 0.4% of numbers up to 8 here. Small blocks, so that texts and heads are cut apart.
     monkeypatch.setattr(attention, "BLOCK_TOKENS", 128)
     monkeypatch.setattr(attention, "BLOCK_SCORES", 3 * 47**2)
     parts = random_parts(4, shared, dtype, LENGTHS)
     rule = Rule(is_causal, np.float32(WIDTH**-0.5), *threshold_and_key(0))
-    attended = PackedAttention.apply(*parts, Pack.of(bounds_of(LENGTHS)), rule)  # type: ignore[no-untyped-call]
+    attended = PackedAttention.apply(*parts, Pack.of(bounds_of(LENGTHS)), rule)
     expected = by_torch(parts, LENGTHS, is_causal)
     above = torch.randn(expected.shape, generator=torch.Generator().manual_seed(5))
     torch.testing.assert_close(attended.float(), expected, rtol=0, atol=tolerance)
@@ -71,14 +65,14 @@ def test_results_and_gradients_are_those_of_torch(
         torch.testing.assert_close(gradient.float(), wanted.float(), rtol=tolerance, atol=tolerance)
 
 
-def test_gradients_with_dropout_are_those_of_small_steps() -> None:
+def test_gradients_with_dropout_are_those_of_small_steps():
     lengths = [40, 21, 6]
     parts = random_parts(2, 2, torch.float32, lengths)
     rule = Rule(False, np.float32(0.5), np.uint32(0.3 * 2**32), np.uint32(77))
     weights = torch.randn((sum(lengths), 2, WIDTH), generator=torch.Generator().manual_seed(1))
 
     def value(*given: Tensor) -> Tensor:
-        mixed = PackedAttention.apply(*given, Pack.of(bounds_of(lengths)), rule)  # type: ignore[no-untyped-call]
+        mixed = PackedAttention.apply(*given, Pack.of(bounds_of(lengths)), rule)
         return (mixed * weights).sum()
 
     direction = [torch.randn(part.shape, generator=torch.Generator().manual_seed(2)) for part in parts]
@@ -93,7 +87,7 @@ def test_gradients_with_dropout_are_those_of_small_steps() -> None:
     assert abs((ahead - behind) / 2e-2 - slope) < 2e-3 * abs(slope) + 2e-3
 
 
-def test_dropout_keeps_the_right_share_and_repeats_its_mask() -> None:
+def test_dropout_keeps_the_right_share_and_repeats_its_mask():
     layer = HashedDropout(0.1)
     numbers = torch.ones(512, 384, requires_grad=True)
     torch.manual_seed(1)
@@ -114,24 +108,33 @@ def test_dropout_keeps_the_right_share_and_repeats_its_mask() -> None:
     assert torch.equal(layer.eval()(numbers), numbers)
 
 
-def test_numba_leaves_torch_the_threads_that_it_had() -> None:
+THREADS = """
+import numba, torch
+from opera.encoder._kernels import use_torch_threads
+numba.config.reload_config()
+torch.set_num_threads(2)
+use_torch_threads()
+print(torch.get_num_threads(), numba.get_num_threads())
+"""
+
+
+def test_numba_leaves_torch_the_threads_that_it_had(tmp_path):
     """torchrun, a grid and a container's quota give a process fewer than numba finds."""
-    child = "import torch; from opera.encoder._kernels import use_torch_threads; use_torch_threads(); "
-    child += "import numba; print(torch.get_num_threads(), numba.get_num_threads())"
-    variables = {**os.environ, "OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "3"}
-    done = subprocess.run([sys.executable, "-c", child], check=True, capture_output=True, text=True, env=variables)
-    assert done.stdout.split() == ["2", "2"]
+    (tmp_path / "threads.py").write_text(THREADS)
+    child = start([str(tmp_path / "threads.py")], tmp_path / "log", NUMBA_NUM_THREADS="3")
+    assert child.wait() == 0, child.log.read_text()
+    assert child.log.read_text().split() == ["2", "2"]
 
 
 @pytest.mark.parametrize("lengths", [[60, 100], sorted(range(30, 100, 3), reverse=True), [30] * 64])
-def test_no_two_rows_share_a_dropout_mask(lengths: list[int]) -> None:
+def test_no_two_rows_share_a_dropout_mask(lengths):
     """Scores of 0 and one-hot values make each row of the result the mask of a query."""
     heads, width = 2, max(lengths)
     zeros = torch.zeros(sum(lengths), heads, WIDTH)
     places = torch.cat([torch.arange(length) for length in lengths])
     values = F.one_hot(places, width).float()[:, None].repeat(1, heads, 1)
     rule = Rule(False, np.float32(1), np.uint32(2**31), np.uint32(5))
-    mixed = PackedAttention.apply(zeros, zeros, values, Pack.of(bounds_of(lengths)), rule)  # type: ignore[no-untyped-call]
+    mixed = PackedAttention.apply(zeros, zeros, values, Pack.of(bounds_of(lengths)), rule)
     masks = (mixed[..., : min(lengths)] > 0).flatten(0, 1).numpy()
     assert abs(masks.mean() - 0.5) < 0.02  # of 12,000 draws or more, whose mean has a standard deviation below 0.005
     # 30 keys or more at a rate of one half: of 4,000 rows some two are equal by chance in 1 case of 130

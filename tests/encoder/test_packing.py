@@ -1,9 +1,6 @@
 """Packed texts: the embeddings and gradients of padded ones, and a model that leaves as it came."""
 
-from __future__ import annotations
-
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +20,7 @@ TEXTS = ["t1w1 common3 t2w2", "common1 " * 40, "t3w1", "t1w1 t2w2 common3", "com
 
 
 @pytest.fixture(scope="module", params=["bge", "bge-m3", "e5", "qwen3"])
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
+def model(request, tmp_path_factory) -> SentenceTransformer:
     return load_model(write_backbone(request.param, tmp_path_factory.mktemp(request.param) / "model"), "cpu")
 
 
@@ -42,7 +39,7 @@ def gradients(model: nn.Module, values: list[Tensor]) -> Tensor:
     return gradient
 
 
-def test_packed_texts_have_the_embeddings_of_padded_ones(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_packed_texts_have_the_embeddings_of_padded_ones(model, tmp_path):
     ids, kinds = token_ids(model, TEXTS), [type(module) for module in model.modules()]
     expected = torch.from_numpy(model.encode(TEXTS))
     with suppress(KeyboardInterrupt), packing(model), torch.no_grad():
@@ -62,9 +59,7 @@ def test_packed_texts_have_the_embeddings_of_padded_ones(model: SentenceTransfor
     assert NAME not in (tmp_path / "saved" / "config.json").read_text()
 
 
-def test_columns_have_the_gradients_of_the_plain_path(
-    model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_have_the_gradients_of_the_plain_path(model, monkeypatch):
     """Without dropout; packed and padded, in several batches, each text once."""
     columns, embedded = [TEXTS[:2], TEXTS[2:4], TEXTS[1:3]], []
     model.eval()
@@ -88,7 +83,7 @@ def test_columns_have_the_gradients_of_the_plain_path(
 
 
 @pytest.mark.parametrize("hinder", ["reproducible", "plain", "positions", "float64", "eager"])
-def test_what_does_not_pack_is_padded(hinder: str, bert_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_pack_is_padded(hinder, bert_model, monkeypatch):
     model = load_model(bert_model, "cpu")
     ids, expected = token_ids(model, TEXTS), torch.from_numpy(model.encode(TEXTS, normalize_embeddings=True))
     if hinder in ("reproducible", "plain"):
@@ -109,7 +104,7 @@ def test_what_does_not_pack_is_padded(hinder: str, bert_model: Path, monkeypatch
     torch.testing.assert_close(padded, expected, rtol=0, atol=1e-5)
 
 
-def test_rotary_models_train_in_half_precision(tmp_path: Path) -> None:
+def test_rotary_models_train_in_half_precision(tmp_path):
     """Their queries and keys leave autocast in float32, their values in bfloat16."""
     model = load_model(write_backbone("qwen3", tmp_path / "model"), "cpu").eval()
     columns = [TEXTS[:2], TEXTS[2:4]]
@@ -123,7 +118,7 @@ def test_rotary_models_train_in_half_precision(tmp_path: Path) -> None:
     assert cosine > 0.99  # both are rounded to 8 bits, in another order
 
 
-def test_gradient_checkpointing_repeats_the_dropout(bert_model: Path) -> None:
+def test_gradient_checkpointing_repeats_the_dropout(bert_model):
     model = load_model(bert_model, "cpu").train()
     results = []
     for checkpoints in (False, True):
@@ -135,7 +130,7 @@ def test_gradient_checkpointing_repeats_the_dropout(bert_model: Path) -> None:
     torch.testing.assert_close(results[0], results[1], rtol=1e-5, atol=1e-7)
 
 
-def test_a_window_shorter_than_a_text_is_not_packed(bert_model: Path, tmp_path: Path) -> None:
+def test_a_window_shorter_than_a_text_is_not_packed(bert_model, tmp_path):
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
     from transformers import AutoTokenizer, MistralConfig, MistralModel

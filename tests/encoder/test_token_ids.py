@@ -1,8 +1,5 @@
 """Token ids are those that sentence-transformers' own preprocessing makes."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,13 +29,13 @@ def expected_ids(model: SentenceTransformer, task: Any, prompt: str) -> list[np.
 
 
 @pytest.fixture(params=["bert", "static", "bge-m3", "qwen3"])
-def model(request: pytest.FixtureRequest, tmp_path: Path) -> SentenceTransformer:
+def model(request, tmp_path) -> SentenceTransformer:
     if request.param in ("bert", "static"):
         return load_model(request.getfixturevalue(f"{request.param}_model"), "cpu")
     return load_model(write_backbone(request.param, tmp_path / "model"), "cpu")
 
 
-def test_ids_are_those_of_the_library(model: SentenceTransformer) -> None:
+def test_ids_are_those_of_the_library(model):
     seen = set()
     for query_length, document_length in ((None, None), (9, 30)):
         if hasattr(model[0], "query_length"):
@@ -46,7 +43,7 @@ def test_ids_are_those_of_the_library(model: SentenceTransformer) -> None:
         for task in (None, "query", "document"):
             for prompt in ("", "common1 common2: "):
                 assert source_of(model, task, prompt).suffices
-                found = token_ids(model, TEXTS, task, prompt)  # type: ignore[arg-type]
+                found = token_ids(model, TEXTS, task, prompt)
                 for ids, expected in zip(found, expected_ids(model, task, prompt), strict=True):
                     assert ids.dtype == np.int32
                     assert np.array_equal(ids, expected)
@@ -55,7 +52,7 @@ def test_ids_are_those_of_the_library(model: SentenceTransformer) -> None:
     assert token_ids(model, []) == []
 
 
-def test_models_that_read_texts_in_another_way_are_left_to_the_library(bert_model: Path, tmp_path: Path) -> None:
+def test_models_that_read_texts_in_another_way_are_left_to_the_library(bert_model, tmp_path):
     def spoilt(**attributes: Any) -> SentenceTransformer:
         model = load_model(bert_model, "cpu")
         for name, value in attributes.items():
@@ -74,7 +71,7 @@ def test_models_that_read_texts_in_another_way_are_left_to_the_library(bert_mode
     assert not source_of(decoder).suffices, "it has no segments: GPT-2 would add the embedding of token 0 to each token"
 
 
-def test_the_length_of_a_prompt_counts_where_pooling_leaves_it_out(bert_model: Path) -> None:
+def test_the_length_of_a_prompt_counts_where_pooling_leaves_it_out(bert_model):
     model = load_model(bert_model, "cpu")
     assert source_of(model, prompt="common1 common2: ").prompt_length is None
     model[1].include_prompt = False

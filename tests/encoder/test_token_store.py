@@ -1,8 +1,5 @@
 """The store of token ids: what is read from it is what tokenising gives."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,7 @@ ROWS = np.array([119, 3, 3, 0, 64, 31, 32])
 
 
 @pytest.fixture(autouse=True)
-def _small_parts_and_own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_parts_and_own_cache(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(token_source, "ROWS_AT_ONCE", 32)  # four of them
 
@@ -29,9 +26,7 @@ def same(found: list[Any], expected: list[Any]) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["bert", "static"])
-def test_the_store_has_the_ids_of_texts_and_outlives_training(
-    kind: str, request: pytest.FixtureRequest, beir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_store_has_the_ids_of_texts_and_outlives_training(kind, request, beir, monkeypatch):
     model, data = load_model(request.getfixturevalue(f"{kind}_model"), "cpu"), load_data(beir)
     sources = [
         TokenSource.of(model, data, "document", "common1 "),
@@ -57,9 +52,7 @@ def test_the_store_has_the_ids_of_texts_and_outlives_training(
 
 
 @pytest.mark.parametrize(("largest", "size"), [(2**16 - 1, 2), (70_000, 4)])
-def test_ids_take_two_bytes_unless_the_vocabulary_is_large(
-    largest: int, size: int, static_model: Path, beir: Path
-) -> None:
+def test_ids_take_two_bytes_unless_the_vocabulary_is_large(largest, size, static_model, beir):
     model = load_model(static_model, "cpu")
     model[0].tokenizer.model = WordLevel({"[UNK]": 1, "t1w1": largest}, unk_token="[UNK]")  # with gaps
     source = TokenSource.of(model, load_data(beir), "document")
@@ -69,7 +62,7 @@ def test_ids_take_two_bytes_unless_the_vocabulary_is_large(
     assert (home / token_source.IDS).stat().st_size == size * count
 
 
-def test_few_texts_of_a_large_table_are_tokenised_as_they_are_drawn(static_model: Path, beir: Path) -> None:
+def test_few_texts_of_a_large_table_are_tokenised_as_they_are_drawn(static_model, beir):
     source = TokenSource.of(load_model(static_model, "cpu"), load_data(beir), "document")
     expected = source.tokenise(ROWS)
     for drawn, stored in ((11, False), (12, True), (11, True)):  # of 120; in the end all are there

@@ -1,14 +1,10 @@
 """A folder of made-up runs."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from grids import RunsFolder
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunsFolder:
+def folder(tmp_path) -> RunsFolder:
     return RunsFolder(tmp_path / "runs")

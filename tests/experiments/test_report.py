@@ -1,7 +1,5 @@
 """The report of a grid: one page that begins with the verdict, loads nothing, and in which names are only text."""
 
-from __future__ import annotations
-
 import html
 import json
 import shutil
@@ -37,7 +35,7 @@ def add_run(folder: RunsFolder, method: str, **run: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def grid(tmp_path_factory) -> Path:
     """Two methods, two seeds, two numbers of steps, on data whose name tries to break out of the page."""
     folder = RunsFolder(tmp_path_factory.mktemp("grid"))
     for number, (method, seed, steps) in enumerate(product(("ft", "dp"), (0, 1), (4, 16))):
@@ -47,7 +45,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(grid: Path) -> str:
+def page(grid) -> str:
     return opera.report(grid).read_text()
 
 
@@ -69,16 +67,15 @@ class Page(HTMLParser):
                 self.active.append((name, value))
 
 
-def test_figure_1_has_the_ratio_to_fine_tuning_by_similarity(folder: RunsFolder) -> None:
+def test_figure_1_has_the_ratio_to_fine_tuning_by_similarity(folder):
     add_run(folder, "sp")
     (group,) = folder.groups()
     ratio = sampled_by_similarity(group)
-    assert ratio is not None
     assert ratio[0] == pytest.approx([1, 1, 1, 1])
     assert ratio[2] == pytest.approx([0, 1, 2, 0])
 
 
-def test_the_page_has_the_tables_and_the_guards_has_both_models(grid: Path, page: str) -> None:
+def test_the_page_has_the_tables_and_the_guards_has_both_models(grid, page):
     comparison, text = analyse_runs(grid), html.unescape(page)
     (final,) = comparison.final_tables()
     tables = tables_of(comparison, final)
@@ -88,12 +85,11 @@ def test_the_page_has_the_tables_and_the_guards_has_both_models(grid: Path, page
             assert "".join(f"<td{BEST * best}>{cell}</td>" for cell, best in cells) in text
     assert f"base   {100 * final.base['nDCG@10']:.1f}<" in next(forest_plots(final, comparison.baseline)).svg
     for row, result in zip(tables[-1].rows, final.rows, strict=True):
-        assert result.guard is not None
         assert row["nDCG@10 fine-tuned"] == result.guard.fine_tuned["nDCG@10"].in_points()
         assert row["nDCG@10 final"] == result.measures["nDCG@10"].in_points()
 
 
-def test_the_same_runs_give_the_same_page_and_it_loads_nothing(grid: Path, page: str) -> None:
+def test_the_same_runs_give_the_same_page_and_it_loads_nothing(grid, page):
     assert page == render(analyse_runs(grid))
     assert {"svg"} <= Page(page).elements
     assert not Page(page).elements & {"script", "i"}
@@ -102,7 +98,7 @@ def test_the_same_runs_give_the_same_page_and_it_loads_nothing(grid: Path, page:
     assert "url(" not in page
 
 
-def test_hostile_names_never_become_markup(folder: RunsFolder) -> None:
+def test_hostile_names_never_become_markup(folder):
     for number, label in enumerate(("</script><script>x", '" onclick="x', "<img src=x onerror=x>", "a}b{{ 1 }}")):
         path = folder.add(method="ft", seed=number, data=f"data/{label}")
         record = json.loads((path / "run.json").read_text())
@@ -115,7 +111,7 @@ def test_hostile_names_never_become_markup(folder: RunsFolder) -> None:
     assert "a}b{{ 1 }}" in text
 
 
-def test_it_begins_with_the_verdict(grid: Path, page: str) -> None:
+def test_it_begins_with_the_verdict(grid, page):
     comparison = analyse_runs(grid)
     (final,) = comparison.final_tables()
     head = html.unescape(page.split("<nav>")[0].split("<body>")[1])
@@ -123,7 +119,7 @@ def test_it_begins_with_the_verdict(grid: Path, page: str) -> None:
     assert 0 < head.index(f"<p>{sentence}.</p>") < head.index(title(final)) < head.index("<svg")
 
 
-def test_what_is_missing_or_left_out_is_said(grid: Path, tmp_path: Path) -> None:
+def test_what_is_missing_or_left_out_is_said(grid, tmp_path):
     part = shutil.copytree(grid, tmp_path / "part")
     cells = sorted(path.parent.name for path in part.rglob("run.json"))
     (part / cells[0] / "run.json").write_text("<script>")

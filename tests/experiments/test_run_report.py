@@ -1,8 +1,5 @@
 """The report of a single run, and of its test labels as decisions correct them."""
 
-from __future__ import annotations
-
-import csv
 import html
 import re
 import shutil
@@ -13,17 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import opera
-from opera.core.errors import DataError
 from opera.data.mixture import ListOptions
 from opera.experiments.corrected import CORRECTED, CorrectedTest, correct_test
 from opera.experiments.groups import find_runs, group_runs
-from tiny_world import write_beir
+from tiny_world import write_beir, write_table
 
 HOSTILE = "</script><script>alert(1)</script>"
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory) -> Path:
     """Test labels with grades 1 and 2; the queries hold HTML."""
     folder = write_beir(tmp_path_factory.mktemp("report") / "data", n_train=100, n_test=30, dev=True)
     queries = folder / "queries.jsonl"
@@ -32,13 +28,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(data: Path, static_model: Path) -> opera.Run:
+def run(data, static_model) -> opera.Run:
     settings: dict[str, Any] = {"per_device_train_batch_size": 16, "max_steps": 40, "learning_rate": 0.1}
     return opera.adapt(data, model=static_model, out=data.parent / "run", eval_steps=10, **settings)
 
 
 @pytest.fixture(scope="module")
-def decided(run: opera.Run) -> list[dict[str, str]]:
+def decided(run) -> list[dict[str, str]]:
     """Decisions about test: all labels of the first query are wrong, some others too, and some are missing."""
     table = run.per_query()
     labels = dict(zip(table["query_id"].to_pylist(), table["relevant"].to_pylist(), strict=True))
@@ -51,19 +47,11 @@ def decided(run: opera.Run) -> list[dict[str, str]]:
     return [dict(zip(columns, row, strict=True)) | {"split": "test"} for row in rows]
 
 
-def write(path: Path, rows: list[dict[str, str]]) -> Path:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
 def corrected(run: opera.Run, file: Path) -> CorrectedTest:
     return correct_test(group_runs(find_runs(run.path)[0]), [file])
 
 
-def test_it_shows_the_verdict_every_query_and_examples(run: opera.Run) -> None:
+def test_it_shows_the_verdict_every_query_and_examples(run):
     page = opera.report(run.path).read_text()
     changes = run.review()["changed"]
     count = "{gained} gained, {lost} lost, {same} unchanged".format(**changes)
@@ -81,10 +69,8 @@ def test_it_shows_the_verdict_every_query_and_examples(run: opera.Run) -> None:
     assert "<script" not in page
 
 
-def test_figures_with_corrected_labels_are_those_of_corrected_data(
-    run: opera.Run, data: Path, decided: list[dict[str, str]], tmp_path: Path
-) -> None:
-    file = write(tmp_path / "decisions.csv", decided)
+def test_figures_with_corrected_labels_are_those_of_corrected_data(run, data, decided, tmp_path):
+    file = write_table(tmp_path / "decisions.csv", decided)
     result = corrected(run, file)
     changed = shutil.copytree(data, tmp_path / "changed")
     qrels = changed / "qrels" / "test.tsv"
@@ -107,10 +93,8 @@ def test_figures_with_corrected_labels_are_those_of_corrected_data(
     assert html.escape(result.sentence) in page
 
 
-def test_runs_on_the_same_test_queries_take_the_same_decisions(
-    run: opera.Run, data: Path, decided: list[dict[str, str]], static_model: Path, tmp_path: Path
-) -> None:
-    file = write(tmp_path / "decisions.csv", decided)
+def test_runs_on_the_same_test_queries_take_the_same_decisions(run, data, decided, static_model, tmp_path):
+    file = write_table(tmp_path / "decisions.csv", decided)
     other = opera.adapt(data, model=static_model, out=tmp_path / "runs" / "ft", method="ft", max_steps=2, guard=False)
     alone = corrected(other, file)
     assert alone.figures[1].base == corrected(run, file).figures[1].base
@@ -118,28 +102,24 @@ def test_runs_on_the_same_test_queries_take_the_same_decisions(
     both = correct_test(group_runs(find_runs(tmp_path / "runs")[0]), [file])
     assert {figures.final["nDCG@10"] for figures in both.figures} > {f.final["nDCG@10"] for f in alone.figures}
     pq.write_table(run.per_query().slice(1), other.path / "per_query.parquet")
-    with pytest.raises(DataError, match="its test labels differ"):
+    with pytest.raises(opera.DataError, match="its test labels differ"):
         correct_test(group_runs(find_runs(tmp_path / "runs")[0]), [file])
 
 
-def test_ids_that_a_spreadsheet_changed_are_refused(
-    run: opera.Run, decided: list[dict[str, str]], tmp_path: Path
-) -> None:
+def test_ids_that_a_spreadsheet_changed_are_refused(run, decided, tmp_path):
     """They would become relevant documents that no model can rank."""
     rows = [*decided, {**decided[-1], "doc_id": "1"}, {**decided[0], "query_id": "1", "split": "train"}]
-    with pytest.raises(DataError, match=f"{len(decided)} of {len(decided) + 1} decisions match"):
-        opera.report(run.path, tmp_path / "page.html", decisions=write(tmp_path / "decisions.csv", rows))
+    with pytest.raises(opera.DataError, match=f"{len(decided)} of {len(decided) + 1} decisions match"):
+        opera.report(run.path, tmp_path / "page.html", decisions=write_table(tmp_path / "decisions.csv", rows))
     assert not (tmp_path / "page.html").exists()
 
 
-def test_test_decisions_are_read_as_the_options_say(
-    run: opera.Run, decided: list[dict[str, str]], tmp_path: Path
-) -> None:
-    wanted = corrected(run, write(tmp_path / "decisions.csv", decided)).figures
+def test_test_decisions_are_read_as_the_options_say(run, decided, tmp_path):
+    wanted = corrected(run, write_table(tmp_path / "decisions.csv", decided)).figures
     rows = [{name.title().replace("_", " "): value for name, value in row.items()} for row in decided]
-    text = write(tmp_path / "changed.csv", [*rows, {**rows[0], "Query Id": ""}]).read_text()
+    text = write_table(tmp_path / "changed.csv", [*rows, {**rows[0], "Query Id": ""}]).read_text()
     (tmp_path / "changed.csv").write_text(text, encoding="utf-16")
-    with pytest.raises(DataError, match="--encoding"):
+    with pytest.raises(opera.DataError, match="--encoding"):
         corrected(run, tmp_path / "changed.csv")
     options = ListOptions.checked("utf-16", skip_bad_rows=True)
     result = correct_test(group_runs(find_runs(run.path)[0]), [tmp_path / "changed.csv"], options)

@@ -1,15 +1,11 @@
 """Words: command lines, settings, recipes, labels of grids, measures and paths are read, or refused in a sentence."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
 import math
 import re
 import sys
-from collections.abc import Mapping
-from typing import Any
 from unittest import mock
 
 from hypothesis import given
@@ -44,7 +40,7 @@ CONTROL = re.compile(r"(?!\n)[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\
 
 
 @given(st.sampled_from(COMMANDS), st.lists(WORDS, max_size=9))
-def test_command_lines(command: str, words: list[str]) -> None:
+def test_command_lines(command, words):
     with workplace({"file.jsonl": b"{}\n", "file.tsv": b"mine\n"}) as folder, contextlib.chdir(folder):
         (folder / "empty").mkdir()
         before = snapshot(folder)
@@ -88,7 +84,7 @@ YAML = st.lists(st.sampled_from([*BYTES, *INDICATORS]), max_size=12)
 
 
 @given(spoilt(RECIPE) | YAML.map(b"".join))
-def test_recipes(content: bytes) -> None:
+def test_recipes(content):
     with workplace({"recipe.yaml": content}) as folder, only_refusals(lambda message: message.startswith("--config ")):
         json.dumps(read_recipe(folder / "recipe.yaml"))
 
@@ -105,7 +101,7 @@ def check_words(error: InputError) -> None:
 
 
 @given(st.dictionaries(NAMES, HOSTILE, max_size=5))
-def test_settings(values: Mapping[str, Any]) -> None:
+def test_settings(values):
     try:
         flat = make_recipe(values).flat()
     except InputError as error:

@@ -1,7 +1,5 @@
 """Runs under the guard: the final model for each λ, the files, and runs that are cut off."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +13,11 @@ from safetensors.numpy import load_file
 
 import opera
 from opera.config.recipe import make_recipe
-from opera.core.errors import SettingError
-from opera.data import Mixture, load_all
+from opera.data import load_all
 from opera.data.splits import draw_missing_splits
 from opera.guard import choice
 from opera.run import steps
-from opera.run_folder.folder import Run
-from opera.training.prepare import load_and_check
-from small_runs import assert_same_run
+from small_runs import assert_same_run, prepare
 from tiny_world import data_from_dicts
 
 REFIT: dict[str, Any] = {
@@ -36,19 +31,19 @@ REFIT: dict[str, Any] = {
 
 
 @pytest.fixture
-def with_weight(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+def with_weight(monkeypatch) -> Callable[[float], None]:
     """``with_weight(0.5)``: the rule chooses this λ."""
     return lambda weight: monkeypatch.setattr(choice, "choose_mixing_weight", lambda *seen: weight)
 
 
 @pytest.fixture(scope="module")
-def unguarded(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+def unguarded(tmp_path_factory, beir, static_model) -> opera.Run:
     out = tmp_path_factory.mktemp("unguarded") / "run"
     return opera.adapt(beir, model=static_model, out=out, guard=False, **REFIT)
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+def guarded(tmp_path_factory, beir, static_model) -> opera.Run:
     out = tmp_path_factory.mktemp("guarded") / "run"
     return opera.adapt(beir, model=static_model, out=out, metric_for_best_model="P@7", **REFIT)
 
@@ -58,17 +53,14 @@ def table(folder: Path) -> np.ndarray:
     return values
 
 
-def test_at_share_1_the_second_training_is_that_without_the_guard(
-    unguarded: Run, beir: Path, static_model: Path, tmp_path: Path, with_weight: Callable[[float], None]
-) -> None:
+def test_at_share_1_the_second_training_is_that_without_the_guard(train, unguarded, with_weight):
     with_weight(1.0)
-    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **REFIT)
+    run = train(**REFIT)
     assert_same_run(run, unguarded, but=("first_rank", "first_step"))  # they are the first training's
     assert (run.path / "draws.parquet").read_bytes() == (unguarded.path / "draws.parquet").read_bytes()
     assert {model: run.measures[model] for model in unguarded.measures} == unguarded.measures
     assert run.measures.keys() - unguarded.measures.keys() == {"hybrid"}  # only the guard chooses its weight
     guard = run.record.guard
-    assert guard is not None
     assert (guard.mixing_weight, guard.refit, guard.expected_documents, guard.dev_queries) == (
         1.0,
         True,
@@ -76,14 +68,12 @@ def test_at_share_1_the_second_training_is_that_without_the_guard(
         10,
     )
     assert run.record.method["queries"] == 40
-    assert Run(run.path / "trial").trace().num_rows == 12
+    assert opera.Run(run.path / "trial").trace().num_rows == 12
 
 
-def test_between_the_ends_the_weights_are_interpolated(
-    unguarded: Run, beir: Path, static_model: Path, tmp_path: Path, with_weight: Callable[[float], None]
-) -> None:
+def test_between_the_ends_the_weights_are_interpolated(train, unguarded, beir, static_model, with_weight):
     with_weight(0.25)
-    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **REFIT)
+    run = train(**REFIT)
     expected = np.float32(0.75) * table(static_model) + np.float32(0.25) * table(unguarded.path / "model")
     np.testing.assert_array_equal(table(run.path / "model"), expected)
     assert run.measures["base"] == unguarded.measures["base"]
@@ -91,30 +81,25 @@ def test_between_the_ends_the_weights_are_interpolated(
     assert run.measures["final"] == opera.evaluate(beir, model=run.path, measures=list(run.measures["final"])).measures
 
 
-def test_at_share_0_the_untrained_model_is_handed_over(
-    beir: Path, static_model: Path, tmp_path: Path, with_weight: Callable[[float], None]
-) -> None:
+def test_at_share_0_the_untrained_model_is_handed_over(train, static_model, with_weight):
     with_weight(0.0)
-    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **REFIT)
+    run = train(**REFIT)
     assert table(run.model_path).tobytes() == table(static_model).tobytes()
     assert run.measures["final"] == run.measures["base"] != run.measures["fine_tuned"]
     guard = run.record.guard
-    assert guard is not None
     assert (guard.dev_verdict, guard.refit) == ("kept", False)
     assert run.record.method["queries"] == 30  # of the only training
-    assert run.trace().equals(Run(run.path / "trial").trace())
+    assert run.trace().equals(opera.Run(run.path / "trial").trace())
 
 
-def test_the_record_says_why(guarded: Run) -> None:
+def test_the_record_says_why(guarded):
     guard = guarded.record.guard
-    assert guard is not None
     assert (guard.measure, guard.dev_documents) == ("P@7", None)
     assert [point.mixing_weight for point in guard.curve] == [n / 8 for n in range(9)]
     means = {point.mixing_weight: point.mean for point in guard.curve}
     assert (guard.dev.base, guard.dev.fine_tuned) == (means[0], means[1])
-    assert guard.dev.final == pytest.approx(
-        guard.dev.base + guard.dev.difference
-    )  # each half at the λ of the other half
+    # the difference is that of each half of dev at the λ of the other half
+    assert guard.dev.final == pytest.approx(guard.dev.base + guard.dev.difference)
     assert guard.test is not None
     for when in ("base", "fine_tuned", "final"):
         assert getattr(guard.test, when) == pytest.approx(guarded.measures[when]["P@7"])
@@ -123,24 +108,21 @@ def test_the_record_says_why(guarded: Run) -> None:
     assert 0 <= guard.dev_seen <= 1
 
 
-def test_a_dev_split_of_the_data_is_used_and_trained_around(
-    make_beir: Callable[..., Path], bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dev_split_of_the_data_is_used_and_trained_around(make_beir, bert_model, tmp_path, monkeypatch):
     monkeypatch.setattr(choice, "GUARD_DOCUMENTS", 100)
     run = opera.adapt(make_beir(dev=True), model=bert_model, out=tmp_path / "run", **{**REFIT, "max_steps": 3})
     guard = run.record.guard
-    assert guard is not None
     assert (guard.dev_given, guard.dev_queries, guard.dev_documents, guard.refit) == (True, 16, 100, False)
     assert not (run.path / "trial").exists()
     assert run.record.method["queries"] == 40
 
 
-def test_a_second_training_that_cannot_happen_is_refused(beir: Path, static_model: Path) -> None:
-    with pytest.raises(SettingError, match="refit=true needs guard=true"):
+def test_a_second_training_that_cannot_happen_is_refused(beir, static_model):
+    with pytest.raises(opera.SettingError, match="refit=true needs guard=true"):
         make_recipe({"refit": True, "guard": False})
     with_dev = draw_missing_splits(load_all([beir]), seed=0, needs_dev=True)
-    with pytest.raises(SettingError, match="has a dev split"):
-        load_and_check(with_dev, str(static_model), make_recipe({"refit": True}))
+    with pytest.raises(opera.SettingError, match="has a dev split"):
+        prepare(with_dev, static_model, refit=True)
 
 
 @pytest.mark.parametrize(
@@ -154,16 +136,12 @@ def test_a_second_training_that_cannot_happen_is_refused(beir: Path, static_mode
         ("bert", {"max_steps": 201, "adapter": "query"}, True),
     ],
 )
-def test_where_a_second_training_follows(
-    model: str, settings: dict[str, Any], refits: bool, beir: Path, static_model: Path, bert_model: Path
-) -> None:
+def test_where_a_second_training_follows(model, settings, refits, beir, static_model, bert_model):
     folder = {"static": static_model, "bert": bert_model}[model]
-    assert load_and_check(load_all([beir]), str(folder), make_recipe(settings)).refits is refits
+    assert prepare(beir, folder, **settings).refits is refits
 
 
-def test_a_choice_is_kept_when_the_second_training_is_cut_off(
-    guarded: Run, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_choice_is_kept_when_the_second_training_is_cut_off(train, guarded, tmp_path, monkeypatch):
     """Neither the trial nor the choice is made again."""
     settings = {**REFIT, "metric_for_best_model": "P@7"}
     fit, fits = steps.fit, []
@@ -177,16 +155,15 @@ def test_a_choice_is_kept_when_the_second_training_is_cut_off(
     with monkeypatch.context() as patch:
         patch.setattr(steps, "fit", cut)
         with pytest.raises(KeyboardInterrupt):
-            opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
-    chosen = Run.open(tmp_path / "cut").record.guard
+            train("cut", **settings)
+    chosen = opera.Run.open(tmp_path / "cut").record.guard
     assert chosen is not None
 
     def never(*arguments: Any) -> Any:
         raise AssertionError("chosen twice")
 
     monkeypatch.setattr(choice.Guard, "choose", never)
-    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
-    assert guarded.record.guard is not None
+    resumed = train("cut", resume=True, **settings)
     assert resumed.record.guard == guarded.record.guard
     assert chosen == guarded.record.guard.model_copy(update={"test": None, "second": None})
     assert_same_run(resumed, guarded)
@@ -194,9 +171,7 @@ def test_a_choice_is_kept_when_the_second_training_is_cut_off(
 
 
 @pytest.mark.parametrize("expected_documents", ["both", "like-test"])
-def test_test_labels_change_nothing_but_the_figures_on_test(
-    expected_documents: str, beir: Path, static_model: Path, tmp_path: Path
-) -> None:
+def test_test_labels_change_nothing_but_the_figures_on_test(expected_documents, beir, static_model, tmp_path):
     """``expected_documents`` decides what a run reads of test: nothing, or which of its documents train has."""
     other = Path(shutil.copytree(beir, tmp_path / beir.name))
     labels = pd.read_csv(other / "qrels" / "test.tsv", sep="\t")
@@ -211,24 +186,16 @@ def test_test_labels_change_nothing_but_the_figures_on_test(
         for number, data in enumerate((beir, other))
     )
     assert_same_run(one, two)
-    assert one.record.guard is not None
-    assert two.record.guard is not None
     chosen = one.record.guard.model_dump(exclude={"test"})
     assert chosen == two.record.guard.model_dump(exclude={"test"})
     assert (chosen["test_seen"] is None) is (expected_documents != "like-test")
     assert one.measures["base"] != two.measures["base"]
 
 
-def test_a_second_training_that_fails_is_not_handed_over(
-    beir: Path,
-    static_model: Path,
-    tmp_path: Path,
-    with_weight: Callable[[float], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_second_training_that_fails_is_not_handed_over(train, with_weight, monkeypatch):
     with_weight(1.0)
-    settings = {**REFIT, "max_steps": 60, "learning_rate": 0.1}
-    first = opera.adapt(beir, model=static_model, out=tmp_path / "first", **settings, refit=False)
+    settings = {**REFIT, "max_steps": 20, "learning_rate": 0.1}
+    first = train("first", **settings, refit=False)
     fit = steps.fit
 
     def spoilt(session: Any, data: Any, run: Any, phase: str, *more: Any) -> Any:
@@ -239,10 +206,8 @@ def test_a_second_training_that_fails_is_not_handed_over(
         return done
 
     monkeypatch.setattr(steps, "fit", spoilt)
-    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
+    run = train(**settings)
     guard = run.record.guard
-    assert guard is not None
-    assert guard.second is not None
     assert (guard.second.kept, guard.refit) == (False, False)
     assert guard.second.second < guard.second.trial - guard.second.error
     assert run.record.method == first.record.method
@@ -251,7 +216,7 @@ def test_a_second_training_that_fails_is_not_handed_over(
     assert run.measures == first.measures
 
 
-def test_the_pairs_of_held_out_documents_train_again(static_model: Path) -> None:
+def test_the_pairs_of_held_out_documents_train_again(static_model):
     data = data_from_dicts(
         "pairs",
         corpus={f"d{n}": f"t{n % 12}w{n % 8} common{n % 20} x{n}" for n in range(60)},
@@ -261,7 +226,7 @@ def test_the_pairs_of_held_out_documents_train_again(static_model: Path) -> None
             "test": {f"q{n}": {f"d{n}": 1} for n in range(40, 60)},
         },
     )
-    prepared = load_and_check(Mixture.of(data), str(static_model), make_recipe({"max_steps": 9}))
+    prepared = prepare(data, static_model, max_steps=9)
     assert prepared.data.with_splits.joined.held_out is not None
     assert prepared.data.with_dev_restored.joined.held_out is None
     assert prepared.data.with_dev_restored.joined.training_split().pairs().n_pairs == 80

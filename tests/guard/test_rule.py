@@ -1,7 +1,5 @@
 """The rule that chooses λ: what it expects, what the dev split may change, and what it never does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -38,14 +36,14 @@ def choose(per_query: dict[float, np.ndarray], seen: float, static: bool = True)
 
 @pytest.mark.parametrize("static", [True, False])
 @pytest.mark.parametrize("seen", [0.0, 0.2, 1.0])
-def test_a_clear_peak_is_found_from_every_anchor(seen: float, static: bool) -> None:
+def test_a_clear_peak_is_found_from_every_anchor(seen, static):
     for peak in COARSE:
         means = [-0.8 * abs(weight - peak) for weight in COARSE]
         assert choose(curve(COARSE, means), seen, static) == peak
 
 
 @pytest.mark.parametrize("static", [True, False])
-def test_with_little_difference_it_takes_the_anchor(static: bool) -> None:
+def test_with_little_difference_it_takes_the_anchor(static):
     flat = {weight: np.full(50, 0.5 + 1e-6 * (weight > 0)) for weight in FINE}
     chosen = [choose(flat, seen, static) for seen in (0.0, 0.1, 0.3, 0.5, 1.0)]
     assert chosen == sorted(chosen)
@@ -57,7 +55,7 @@ def test_with_little_difference_it_takes_the_anchor(static: bool) -> None:
 @pytest.mark.parametrize("static", [True, False])
 @pytest.mark.parametrize("seen", [0.0, 1.0])
 @pytest.mark.parametrize("n", [1, 100])
-def test_on_a_tie_the_base_model_is_kept(n: int, seen: float, static: bool) -> None:
+def test_on_a_tie_the_base_model_is_kept(n, seen, static):
     assert choose({weight: np.ones(n) for weight in FINE}, seen, static) == 0.0
     before = np.linspace(0.2, 0.8, n)
     swapped = {weight: before if weight == 0 else before[::-1] for weight in FINE}  # some gain what others lose
@@ -74,7 +72,7 @@ def two_kinds(known: list[float], new: list[float]) -> tuple[dict[float, np.ndar
     ]
 
 
-def test_of_two_kinds_neither_is_harmed() -> None:
+def test_of_two_kinds_neither_is_harmed():
     rises, peaks = [0.3 * weight for weight in FINE], [0.1 * weight - 0.22 * weight**2 for weight in FINE]
     assert choose_mixing_weight(*two_kinds(rises, rises)) == 1.0
     assert choose_mixing_weight(*two_kinds(rises, peaks)) == 0.375  # new documents end above the base model up to .45
@@ -89,7 +87,7 @@ def test_of_two_kinds_neither_is_harmed() -> None:
     assert choose_mixing_weight(flat, [missing, new]) == choose_mixing_weight(flat, [new]) == STATIC_ANCHOR[0]
 
 
-def test_the_choice_is_measured_on_queries_that_had_no_part_in_it() -> None:
+def test_the_choice_is_measured_on_queries_that_had_no_part_in_it():
     """Without a true gain the chosen λ looks better than it is; each half at the λ of the other half does not."""
     gains, honest = [], []
     for seed in range(300):
@@ -103,7 +101,7 @@ def test_the_choice_is_measured_on_queries_that_had_no_part_in_it() -> None:
     assert abs(np.mean(honest)) < 0.008
 
 
-def test_the_three_verdicts() -> None:
+def test_the_three_verdicts():
     rng = np.random.default_rng(0)
     base = rng.uniform(size=200)
     better, same = (guarded_measure(base, base, base + rng.uniform(0, most, 200)) for most in (0.2, 0))
@@ -114,7 +112,7 @@ def test_the_three_verdicts() -> None:
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, "same"), (19, "same"), (20, "better")])
-def test_a_handful_of_queries_is_never_better(count: int, expected: str) -> None:
+def test_a_handful_of_queries_is_never_better(count, expected):
     """The interval of a few queries is too narrow: one that gains has an interval without width."""
     zeros = np.zeros(count)
     assert verdict_of(1.0, guarded_measure(zeros, zeros + 0.3, zeros + 0.3), count) == expected

@@ -1,7 +1,5 @@
 """What alters an embedding alters the identity of its model, and what does not does not."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -20,7 +18,6 @@ from torch import nn
 import opera
 from opera.config.training import LoraOptions
 from opera.core.cache import cache_folder
-from opera.data import load_data
 from opera.identity.model import may_cache
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import add_lora, load_model, set_dropout, set_lengths
@@ -31,7 +28,7 @@ Change = Callable[[SentenceTransformer], object]
 
 
 @pytest.fixture(scope="module")
-def folder(bert_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(bert_model, tmp_path_factory) -> Path:
     """A model with a route for queries and a route for documents, which share no module."""
     query, document = ([Transformer(str(bert_model)), Pooling(32, "mean")] for _ in range(2))
     document.append(Dense(32, 32, activation_function=nn.LeakyReLU(0.2)))
@@ -47,6 +44,13 @@ def route(model: SentenceTransformer, role: str = "document") -> Any:
 
 def vectors(model: SentenceTransformer) -> torch.Tensor:
     return torch.from_numpy(np.stack([model.encode_query(TEXTS), model.encode_document(TEXTS)]))
+
+
+@pytest.fixture(scope="module")
+def unaltered(folder) -> tuple[torch.Tensor, str]:
+    """The embeddings of the model, and its fingerprint."""
+    model = load_model(folder, "cpu")
+    return vectors(model), Encoder(model).fingerprint
 
 
 def permute_weights(part: nn.Module) -> None:
@@ -86,6 +90,7 @@ ALTER: dict[str, Change] = {
     "an activation": lambda model: setattr(route(model)[2], "activation_function", nn.Tanh()),
     "its slope": lambda model: setattr(route(model)[2], "activation_function", nn.LeakyReLU(0.5)),
     "the limit of a route": lambda model: setattr(route(model)[0], "max_seq_length", 6),
+    "the length of queries": lambda model: setattr(route(model, "query")[0], "query_length", 6),
     "the length of documents": lambda model: setattr(route(model)[0], "document_length", 6),
     "a normaliser": normalise(Replace("common3", "common1")),
     "case": normalise(Lowercase(), Replace("t1w1", "t2w2")),
@@ -107,21 +112,20 @@ ALTER: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", ALTER)
-def test_what_alters_an_embedding_alters_the_identity(folder: Path, change: str) -> None:
-    model, before = load_model(folder, "cpu"), load_model(folder, "cpu")
+def test_what_alters_an_embedding_alters_the_identity(folder, unaltered, change):
+    model, (expected, fingerprint) = load_model(folder, "cpu"), unaltered
     ALTER[change](model)
-    changed, expected = vectors(model), vectors(before)
+    changed = vectors(model)
     assert changed.shape != expected.shape or not torch.allclose(changed, expected, atol=1e-4)
-    assert Encoder(model).fingerprint != Encoder(before).fingerprint
+    assert Encoder(model).fingerprint != fingerprint
     if change == "an adapter's scale":
-        add_adapter(before)
-        assert Encoder(model).fingerprint != Encoder(before).fingerprint
+        unscaled = load_model(folder, "cpu")
+        add_adapter(unscaled)
+        assert Encoder(model).fingerprint != Encoder(unscaled).fingerprint
 
 
-def test_similarity_and_precision_are_parts_of_a_cache_key(
-    folder: Path, bert_model: Path, beir: Path, tmp_path: Path
-) -> None:
-    data, rows = load_data(beir), np.arange(3)
+def test_similarity_and_precision_are_parts_of_a_cache_key(folder, bert_model, beir, tmp_path):
+    data, rows = opera.load_data(beir), np.arange(3)
 
     def entries() -> int:
         return len(list((cache_folder() / "vectors").iterdir()))
@@ -164,14 +168,14 @@ KEEP: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", KEEP)
-def test_what_alters_no_embedding_keeps_the_identity(folder: Path, change: str) -> None:
-    model, before = load_model(folder, "cpu"), load_model(folder, "cpu")
+def test_what_alters_no_embedding_keeps_the_identity(folder, unaltered, change):
+    model = load_model(folder, "cpu")
     KEEP[change](model)
-    assert torch.equal(vectors(model.eval()), vectors(before))
-    assert Encoder(model).fingerprint == Encoder(before).fingerprint
+    assert torch.equal(vectors(model.eval()), unaltered[0])
+    assert Encoder(model).fingerprint == unaltered[1]
 
 
-def test_a_copy_of_a_folder_is_the_same_model(folder: Path, tmp_path: Path) -> None:
+def test_a_copy_of_a_folder_is_the_same_model(folder, tmp_path):
     model, copy = load_model(folder, "cpu"), other_copy(folder, tmp_path)
     assert torch.equal(vectors(model), vectors(copy))
     assert Encoder(model).fingerprint == Encoder(copy).fingerprint
@@ -194,14 +198,8 @@ def with_replaced_method(folder: Path) -> SentenceTransformer:
 
 
 @pytest.mark.parametrize(("make", "part"), [(with_hidden_code, "Doubled"), (with_replaced_method, "Pooling")])
-def test_a_model_with_a_hidden_part_is_not_cached(
-    make: Callable[[Path], SentenceTransformer],
-    part: str,
-    folder: Path,
-    beir: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    model, data = make(folder), load_data(beir)
+def test_a_model_with_a_hidden_part_is_not_cached(make, part, folder, beir, caplog):
+    model, data = make(folder), opera.load_data(beir)
     assert may_cache(load_model(folder, "cpu"))
     before = set((cache_folder() / "vectors").glob("*"))
     with caplog.at_level("INFO", logger="opera"):
@@ -211,10 +209,10 @@ def test_a_model_with_a_hidden_part_is_not_cached(
     assert caplog.text.count(f"cannot see all of {part}") == 1
 
 
-def test_routes_do_not_share_cached_embeddings(folder: Path, beir: Path) -> None:
+def test_routes_do_not_share_cached_embeddings(folder, beir):
     other = load_model(folder, "cpu")
     route(other)[1].pooling_mode = "cls"
-    data = load_data(beir)
+    data = opera.load_data(beir)
     results = [Encoder(model).encode_corpus(data)[:] for model in (load_model(folder, "cpu"), other)]
     alone = Encoder(other, use_cache=False).encode_corpus(data)[:]
     assert np.array_equal(results[1], alone)

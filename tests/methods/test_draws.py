@@ -1,7 +1,5 @@
 """Draws have the distribution that the equations say."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -32,11 +30,11 @@ def drawer(scores: list[float], count: int, pool_size: int) -> Callable[[int], I
 
 
 class TestDraws:
-    def test_frequencies_at_the_last_step_match_at_alpha_5_and_r_53(self) -> None:
+    def test_frequencies_at_the_last_step_match_at_alpha_5_and_r_53(self):
         """The paper's end of the schedule: P(top)/P(rest) = α, exactly and as drawn."""
         pairs = make_pairs([1, 2, 3, 4] * 40)
         counts = np.zeros(pairs.n_queries)
-        for seed in range(500):
+        for seed in range(200):
             method = make("dp", {}, pairs, batch=24, steps=10**9, seed=seed)
             counts[pairs.pair_query[method.draw(10**9).pair_ids]] += 1
         p = method.probabilities(10**9).query
@@ -44,16 +42,16 @@ class TestDraws:
         assert top.sum() == math.floor(0.53125 * 160) == 85
         assert p.max() / p.min() == pytest.approx(5)  # n₀ = 100 and r·n = 85 are whole
         assert chisquare(counts, p * counts.sum()).pvalue > 1e-3
-        assert counts[top].mean() / counts[~top].mean() == pytest.approx(5, rel=0.05)
+        assert counts[top].mean() / counts[~top].mean() == pytest.approx(5, rel=0.1)
 
     @given(st.integers(1, 30), st.integers(0, 200), st.integers(1, 90))
-    def test_passes_hold_every_item_once_and_can_be_read_anywhere(self, size: int, start: int, count: int) -> None:
+    def test_passes_hold_every_item_once_and_can_be_read_anywhere(self, size, start, count):
         row = ShuffledPasses(4, "test", size).take(0, start + count)
         assert np.array_equal(row[start:], ShuffledPasses(4, "test", size).take(start, count))
         for first in range(0, len(row) - size + 1, size):
             assert sorted(row[first : first + size]) == list(range(size))
 
-    def test_pairs_of_queries_are_drawn_together_as_often_as_from_a_pool_that_is_built(self) -> None:
+    def test_pairs_of_queries_are_drawn_together_as_often_as_from_a_pool_that_is_built(self):
         """The joint distribution where the border cuts a bucket, against building the pool: how many of each kind."""
         scores, rng = np.array([3.0] * 2 + [1.0] * 6 + [0.0] * 12), np.random.default_rng(0)
         draw, kind = drawer(scores.tolist(), 5, 10), np.array([0] * 2 + [1] * 6 + [2] * 12)
@@ -69,7 +67,7 @@ class TestDraws:
         assert len(usual) >= 8
         assert chi2_contingency(table).pvalue > 1e-3
 
-    def test_documents_without_a_weight_are_drawn_only_where_none_has_one(self, pairs: TrainingPairs) -> None:
+    def test_documents_without_a_weight_are_drawn_only_where_none_has_one(self, pairs):
         weight = (pairs.pair_query != 15) & (np.arange(pairs.n_pairs) % 2 == 0)
         weight |= (pairs.sum_by_query(weight) == 0)[pairs.pair_query] & (pairs.pair_query != 15)
         queries = np.arange(pairs.n_queries).repeat(200)

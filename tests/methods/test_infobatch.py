@@ -1,7 +1,5 @@
 """InfoBatch: learned queries, passes, loss weights and annealing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +9,7 @@ from opera.methods.infobatch import infobatch_probabilities, kept_of_learned, le
 from worlds import make, make_pairs
 
 
-def test_a_pass_prunes_only_learned_queries_and_weighs_those_it_keeps() -> None:
+def test_a_pass_prunes_only_learned_queries_and_weighs_those_it_keeps():
     pairs = make_pairs([2] * 100)
     method = make("infobatch", {"rho": 0.25}, pairs, batch=29, steps=10**6)
     loss = np.repeat(np.arange(100.0), 2)
@@ -28,7 +26,7 @@ def test_a_pass_prunes_only_learned_queries_and_weighs_those_it_keeps() -> None:
 
 
 @given(st.lists(st.floats(0, 20, width=32), min_size=2, max_size=60), st.sampled_from([0.25, 0.5, 0.75]))
-def test_the_weighted_expectation_is_the_full_datas_loss(losses: list[float], rho: float) -> None:
+def test_the_weighted_expectation_is_the_full_datas_loss(losses, rho):
     """Over one pass, Σ P·w·loss times the pass's size is the sum over all queries, but for rounding kept down."""
     pairs = make_pairs([1] * len(losses))
     loss = np.array(losses)
@@ -44,13 +42,13 @@ def test_the_weighted_expectation_is_the_full_datas_loss(losses: list[float], rh
         assert expected == pytest.approx(loss.sum())
 
 
-def test_equal_losses_are_none_below_their_mean() -> None:
+def test_equal_losses_are_none_below_their_mean():
     for value in (0.1, 1 / 3, 3.4e38, 0.0):
         for n in (1, 3, 7, 1000):
             assert not learned_queries(np.full(n, value)).any()
 
 
-def test_annealing_fires_at_delta_of_the_steps_and_resets_the_weights() -> None:
+def test_annealing_fires_at_delta_of_the_steps_and_resets_the_weights():
     pairs = make_pairs([1] * 40)
     method = make("infobatch", {"rho": 0.5, "delta": 0.5}, pairs, batch=4, steps=41)
     method.observe(np.arange(40), np.zeros(40), np.arange(40.0))
@@ -60,7 +58,7 @@ def test_annealing_fires_at_delta_of_the_steps_and_resets_the_weights() -> None:
     assert sorted(np.concatenate([d.pair_ids for d in draws[21:31]])) == list(range(40))  # a whole new pass
 
 
-def test_what_was_never_seen_is_not_learned() -> None:
+def test_what_was_never_seen_is_not_learned():
     """The last step of the first pass has not been observed when the second pass begins within it."""
     pairs = make_pairs([1] * 100)
     method = make("infobatch", {}, pairs, batch=64, steps=10**6)
@@ -74,7 +72,7 @@ def test_what_was_never_seen_is_not_learned() -> None:
     assert (second.weights[:36] == 1).all()
 
 
-def test_the_latest_loss_counts() -> None:
+def test_the_latest_loss_counts():
     pairs = make_pairs([3, 1])
     method = make("infobatch", {}, pairs)
     method.observe(np.array([0, 3, 2]), np.zeros(3), np.array([9.0, 5.0, 1.0]))

@@ -1,9 +1,6 @@
 """Which device and precision are used."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +11,7 @@ from opera.retrieval.device import describe_device, pick_device, resolve_precisi
 from processes import start
 
 
-def test_the_fastest_device_is_picked_and_described(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fastest_device_is_picked_and_described(monkeypatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
     threads = torch.get_num_threads()
@@ -41,19 +38,17 @@ def test_the_fastest_device_is_picked_and_described(monkeypatch: pytest.MonkeyPa
         ("fp16", "cpu", True, True, None),
     ],
 )
-def test_precision_is_what_device_and_user_allow(
-    asked: str, device: str, transformer: bool, has_bf16: bool, expected: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_precision_is_what_device_and_user_allow(asked, device, transformer, has_bf16, expected, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bf16)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has_bf16})
     if expected is None:
         with pytest.raises(SettingError, match="precision=fp16: needs CUDA, but this machine has cpu"):
-            resolve_precision(asked, device, transformer)  # type: ignore[arg-type]
+            resolve_precision(asked, device, transformer)
     else:
-        assert resolve_precision(asked, device, transformer) == expected  # type: ignore[arg-type]
+        assert resolve_precision(asked, device, transformer) == expected
 
 
-def test_reproducible_is_the_processor_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reproducible_is_the_processor_in_fp32(monkeypatch):
     """Nothing is computed where processors differ; tests/core has the kernels."""
     for name, value in {"OPERA_REPRODUCIBLE": "1", **KERNELS}.items():
         monkeypatch.setenv(name, value)
@@ -67,7 +62,7 @@ def test_reproducible_is_the_processor_in_fp32(monkeypatch: pytest.MonkeyPatch) 
         pick_device()
 
 
-def test_these_tests_and_the_processes_they_start_see_the_processor_that_is_named(tmp_path: Path) -> None:
+def test_these_tests_and_the_processes_they_start_see_the_processor_that_is_named(tmp_path):
     """Whatever this machine has: tests/processors."""
     processor = os.environ["OPERA_TEST_PROCESSOR"]
     expected = (processor == "amx", "fp32" if processor == "avx2" else "bf16")

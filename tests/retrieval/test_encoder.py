@@ -1,8 +1,5 @@
 """Encoding, and its cache."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,30 +14,28 @@ from opera.retrieval.models import load_model
 
 
 @pytest.fixture
-def four_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+def four_shards(monkeypatch) -> None:
     """Cut the 120 documents into shards of 32."""
     monkeypatch.setattr(vector_files, "LEAST_ROWS", 32)
 
 
 @pytest.mark.usefixtures("four_shards")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_embeddings_are_unit_float32_and_cached(
-    bert_model: Path, beir: Path, precision: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_embeddings_are_unit_float32_and_cached(bert_model, beir, precision, monkeypatch):
     data = load_data(beir)
-    encoder = Encoder(load_model(bert_model, "cpu"), precision, batch_size=1)  # type: ignore[arg-type]
+    encoder = Encoder(load_model(bert_model, "cpu"), precision, batch_size=1)
     vectors = encoder.encode_corpus(data)
     assert vectors[:].dtype == np.float32
     assert vectors.shape == (120, 32)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=0, atol=1e-5)  # 32 float32 terms: 32·2⁻²⁴
     count = len(list((cache_folder() / "vectors").iterdir()))
-    again = Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data)  # type: ignore[arg-type]
+    again = Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data)
     assert np.array_equal(vectors, again)
     assert len(list((cache_folder() / "vectors").iterdir())) == count
     monkeypatch.setattr(identity, "LAYOUT", "of another version")
-    Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data)  # type: ignore[arg-type]
+    Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data)
     assert len(list((cache_folder() / "vectors").iterdir())) == count + 1
-    apart = Encoder(load_model(bert_model, "cpu"), precision, batch_size=1, use_cache=False)  # type: ignore[arg-type]
+    apart = Encoder(load_model(bert_model, "cpu"), precision, batch_size=1, use_cache=False)
     assert np.array_equal(apart.encode_corpus(data), vectors), "the same batches"
     rows = np.array([3, 1])
     assert np.array_equal(encoder.encode_queries(data, rows), encoder.encode(data.queries.texts(rows), "query"))
@@ -48,9 +43,7 @@ def test_embeddings_are_unit_float32_and_cached(
 
 
 @pytest.mark.parametrize("kind", ["bert", "static", "bge", "bge-m3", "e5", "qwen3"])
-def test_embeddings_are_those_of_sentence_transformers(
-    kind: str, request: pytest.FixtureRequest, beir: Path, tmp_path: Path
-) -> None:
+def test_embeddings_are_those_of_sentence_transformers(kind, request, beir, tmp_path):
     """Batches are others, so sums go in another order: 16 terms or 32 in two layers, 2⁻²⁴ each, and softmax."""
     if kind in ("bert", "static"):
         folder = request.getfixturevalue(f"{kind}_model")
@@ -71,9 +64,7 @@ def test_embeddings_are_those_of_sentence_transformers(
 
 
 @pytest.mark.usefixtures("four_shards")
-def test_an_encoding_that_is_cut_off_goes_on_with_what_is_missing(
-    bert_model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_encoding_that_is_cut_off_goes_on_with_what_is_missing(bert_model, beir, tmp_path, monkeypatch):
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
     data, embed, encoded = load_data(beir), Encoder._vectors, list[int]()
 
@@ -91,7 +82,7 @@ def test_an_encoding_that_is_cut_off_goes_on_with_what_is_missing(
     assert not list(tmp_path.rglob(".*"))
 
 
-def test_a_model_that_truncates_its_embeddings(bert_model: Path) -> None:
+def test_a_model_that_truncates_its_embeddings(bert_model):
     model = load_model(bert_model, "cpu")
     full = Encoder(model).encode(["t1w1 common3"], "query")
     model.truncate_dim = 16

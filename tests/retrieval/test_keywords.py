@@ -1,10 +1,7 @@
 """Keyword search against BM25 by hand, and its fusion with a model against the formula."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +21,7 @@ def corpus_of(texts: list[str]) -> TextTable:
     return TextTable.from_texts({f"d{row}": text for row, text in enumerate(texts)})
 
 
-def test_scores_are_bm25_of_the_stems() -> None:
+def test_scores_are_bm25_of_the_stems():
     ranking = KeywordIndex.build(corpus_of(TEXTS), "text").search(["a cat and dogs"], 10)
     documents = [["cat", "chase", "mice"], ["cat", "sleep"], ["dog", "bark", "cat", "dog"], ["noth", "els"]]
     mean_length = np.mean([len(words) for words in documents])
@@ -42,18 +39,18 @@ def test_scores_are_bm25_of_the_stems() -> None:
     assert scores[3] == -np.inf
 
 
-def test_equal_scores_rank_the_greater_id_first() -> None:
+def test_equal_scores_rank_the_greater_id_first():
     corpus = TextTable.from_texts(dict.fromkeys(("b", "d", "a", "c"), "same words"))
     (rows,) = KeywordIndex.build(corpus, "text").search(["words"], 3).doc_rows
     assert corpus.ids(rows) == ["d", "c", "b"]
 
 
-def test_unknown_words_and_stop_words_find_nothing() -> None:
+def test_unknown_words_and_stop_words_find_nothing():
     ranking = KeywordIndex.build(corpus_of(TEXTS), "text").search(["zebra", "the and", ""], 4)
     assert (ranking.doc_rows == -1).all()
 
 
-def test_the_saved_index_ranks_alike_and_has_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+def test_the_saved_index_ranks_alike_and_has_the_same_bytes_in_every_process(tmp_path):
     corpus = corpus_of(TEXTS)
     index = KeywordIndex.build(corpus, "text")
     index.save(tmp_path / "one")
@@ -81,18 +78,18 @@ def test_the_saved_index_ranks_alike_and_has_the_same_bytes_in_every_process(tmp
         (TEXTS, None),
     ],
 )
-def test_a_corpus_without_separate_words_has_no_keyword_search(texts: list[str], reason: str | None) -> None:
+def test_a_corpus_without_separate_words_has_no_keyword_search(texts, reason):
     found = reason_against(corpus_of(texts), "text")
     assert found is None if reason is None else reason in str(found)
 
 
-def test_marks_belong_to_words() -> None:
+def test_marks_belong_to_words():
     texts = ["हिन्दी में किताबें पढ़ना", "தமிழ் மொழி புத்தகம்", "nai\u0308ve idea"]
     for query, row in {"किताबें": 0, "மொழி": 1, "nai\u0308ve": 2}.items():
         assert KeywordIndex.build(corpus_of(texts), "text").search([query], 3).doc_rows[0].tolist() == [row, -1, -1]
 
 
-def test_a_corpus_without_words_gets_a_note(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_corpus_without_words_gets_a_note(caplog):
     data = data_from_dicts("stops", corpus={"d": "the of"}, queries={"q": "a"}, qrels={"test": {"q": {"d": 1}}})
     with caplog.at_level("INFO", logger="opera"):
         assert KeywordSearch.of(Mixture.of(data), "text", None) is None
@@ -120,9 +117,7 @@ def parts(draw: st.DrawFn) -> tuple[dict[int, float], dict[int, float]]:
 
 
 @given(scores=parts(), weight=st.sampled_from([0.0, 0.3, 0.5, 1.0]))
-def test_fused_scores_are_those_of_the_formula(
-    scores: tuple[dict[int, float], dict[int, float]], weight: float
-) -> None:
+def test_fused_scores_are_those_of_the_formula(scores, weight):
     corpus = corpus_of(["x"] * 200)
     rankings = [ranking_of(part, 130) for part in scores]
     fused = Fusion(*rankings, corpus).ranking(weight, 250)

@@ -1,7 +1,5 @@
 """Locating models; the splits and texts that a run's model was trained on are used again."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -12,7 +10,6 @@ import pytest
 import opera
 from commands import opera_here
 from grids import write_unfinished_run
-from opera.core.errors import DataError
 from opera.data import Mixture, load_all
 from opera.data.names import TableSource
 from opera.identity import Origin
@@ -22,12 +19,9 @@ from opera.run_folder.folder import ORIGIN_FILE, Run
 from small_runs import SMALL
 
 
-def test_dev_of_a_run_that_trained_on_it_in_the_end_is_named(
-    beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_dev_of_a_run_that_trained_on_it_in_the_end_is_named(train, beir, caplog):
     settings = {"max_steps": 12, "per_device_train_batch_size": 8, "learning_rate": 0.05, "method": "ft"}
-    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", refit=True, **settings)
-    assert run.record.guard is not None
+    run = train(refit=True, **settings)
     assert run.record.guard.refit
     for split in ("test", "dev"):
         caplog.clear()
@@ -39,9 +33,7 @@ def test_dev_of_a_run_that_trained_on_it_in_the_end_is_named(
         )
 
 
-def test_a_model_is_measured_on_the_splits_and_grades_of_a_run(
-    static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_model_is_measured_on_the_splits_and_grades_of_a_run(static_model, tmp_path, caplog):
     pairs = [(f"t{number % 12}w5 q{number}", f"t{number % 12}w1 {number // 3}", 1 + number % 3) for number in range(90)]
     data = opera.load_data(pairs=pairs)
     data.write_beir(tmp_path / "data")
@@ -56,11 +48,15 @@ def test_a_model_is_measured_on_the_splits_and_grades_of_a_run(
     final = opera.evaluate(one.path, measures=names).measures
     assert final == pytest.approx({name: one.measures["final"][name] for name in names})
     assert opera.evaluate(one.path, measures=names, relevant_grade=1).measures == pytest.approx(final)
+    loose = opera.evaluate(other.path, measures=names, relevant_grade=1).measures
+    assert loose != {name: other.measures["final"][name] for name in names}
+    trained = set(other.pairs()["query_id"].to_pylist())
+    for grade in (None, 1, 2):
+        assert not trained & set(opera.evaluate(other.path, relevant_grade=grade).query_ids)
     base = opera.evaluate(one.path, model=static_model, measures=names).measures
     assert base == pytest.approx({name: one.measures["base"][name] for name in names})
     with caplog.at_level("INFO", logger="opera"):
         assert opera.evaluate(one.path, model=other.path).query_ids == one.per_query()["query_id"].to_pylist()
-    assert other.record.guard is not None
     is_trained = other.record.guard.mixing_weight > 0  # else the run kept its base model
     assert ("so its scores are too high" in caplog.text) is is_trained
 
@@ -70,9 +66,7 @@ def copies_of_its_model(run: opera.Run, folder: Path) -> list[Path]:
     return [run.path, run.model_path, Path(shutil.copytree(run.model_path, folder / "copy"))]
 
 
-def test_a_run_warns_of_queries_that_its_base_model_was_trained_on(
-    static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_warns_of_queries_that_its_base_model_was_trained_on(static_model, tmp_path, caplog):
     """Whether the base model is the run, its folder ``model``, a copy, or a model that was trained further."""
     data, other = tmp_path / "pairs.csv", tmp_path / "others.csv"
     lines = [f"t{number % 12}w5 q{number},t{number % 12}w1 {number // 3}" for number in range(60)]
@@ -95,19 +89,18 @@ def test_a_run_warns_of_queries_that_its_base_model_was_trained_on(
     assert len(contents) < 4000 + 8 * 60
 
 
-def test_a_run_that_keeps_the_base_model_has_not_trained_it(static_model: Path, tmp_path: Path) -> None:
+def test_a_run_that_keeps_the_base_model_has_not_trained_it(static_model, tmp_path):
     (tmp_path / "data").mkdir()
     for split, shift in (("train", 1), ("dev", 0), ("test", 0)):  # the base model finds equal words
         rows = [f"t{n}w{m} {split},t{(n + shift) % 12}w{m}" for n in range(12) for m in range(8)]
         (tmp_path / "data" / f"{split}.csv").write_text("\n".join(["query,document", *rows]))
     settings = {**SMALL, "method": "ft", "learning_rate": 1.0}
     run = opera.adapt(tmp_path / "data", model=static_model, out=tmp_path / "run", **settings)
-    assert run.record.guard is not None
     assert run.record.guard.mixing_weight == 0
     assert len(Origin.read(run.model_path).queries) == 0
 
 
-def test_dev_of_one_of_several_data_sets_is_that_of_the_run(static_model: Path, tmp_path: Path) -> None:
+def test_dev_of_one_of_several_data_sets_is_that_of_the_run(static_model, tmp_path):
     """The data sets share documents, so what one of them holds out leaves train of the other."""
     files = []
     for name, queries_per_document in (("a", 2), ("b", 1)):
@@ -116,16 +109,13 @@ def test_dev_of_one_of_several_data_sets_is_that_of_the_run(static_model: Path, 
         files[-1].write_text("\n".join(["query,document", *rows]))
     run = opera.adapt(files[0], also=files[1:], model=static_model, out=tmp_path / "run", **SMALL, method="ft", seed=1)
     dev = [with_run_splits(load_all([file]), run.path).joined.split("dev") for file in files]
-    assert run.record.guard is not None
     assert sum(len(split.query_rows) for split in dev) == run.record.guard.dev_queries
     copy = copies_of_its_model(run, tmp_path)[-1]
-    with pytest.raises(DataError, match=r"split it together with other data; pass the run itself, or pass data with"):
+    with pytest.raises(opera.DataError, match="split it together with other data; pass the run itself"):
         with_run_splits(load_all(files[:1]), copy)
 
 
-def test_a_run_finds_its_data_from_another_folder_and_after_both_moved(
-    static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_finds_its_data_from_another_folder_and_after_both_moved(static_model, tmp_path, monkeypatch, capsys):
     home = tmp_path / "home"
     home.mkdir()
     documents = [f"t{number % 12}w1 {number}" for number in range(60)]
@@ -159,11 +149,11 @@ def test_a_run_finds_its_data_from_another_folder_and_after_both_moved(
     moved = home.rename(tmp_path / "moved")
     assert opera.evaluate(moved / "run", measures=FULL_MEASURES).measures == measured
     (moved / "more.csv").unlink()
-    with pytest.raises(DataError, match=rf"{home}/more\.csv: no such file or folder; the run trained on it"):
+    with pytest.raises(opera.DataError, match=rf"{home}/more\.csv: no such file or folder; the run trained on it"):
         opera.evaluate(moved / "run")
 
 
-def test_a_run_on_other_data_or_no_run_changes_nothing(beir: Path, tmp_path: Path) -> None:
+def test_a_run_on_other_data_or_no_run_changes_nothing(beir, tmp_path):
     data = opera.load_data(beir)
     write_unfinished_run(tmp_path / "run", {"method": "ft"}, data.source, fingerprint="of other data")
     mixture = Mixture.of(data)
@@ -171,9 +161,7 @@ def test_a_run_on_other_data_or_no_run_changes_nothing(beir: Path, tmp_path: Pat
         assert with_run_splits(mixture, model) is mixture
 
 
-def test_a_run_on_data_without_a_test_split_can_be_measured_again(
-    static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_on_data_without_a_test_split_can_be_measured_again(static_model, tmp_path, caplog):
     caplog.set_level("INFO", "opera")
     path = tmp_path / "pairs.jsonl"
     path.write_text(
@@ -186,7 +174,7 @@ def test_a_run_on_data_without_a_test_split_can_be_measured_again(
         assert measures == pytest.approx(run.measures["final"])
         note = f"note: using the splits, relevant_grade=1 and corpus_text=text of the run that made {model}"
         assert note in caplog.messages
-    with pytest.raises(DataError, match="has no split 'test'"):
+    with pytest.raises(opera.DataError, match="has no split 'test'"):
         opera.evaluate(path, model=static_model)
     other = opera.evaluate(run.path, model=static_model)  # on the run's test queries
     assert len(other.query_ids) == run.per_query().num_rows
@@ -197,5 +185,5 @@ def test_a_run_on_data_without_a_test_split_can_be_measured_again(
     with path.open("a") as file:
         file.write('\n{"query": "t1w5 new", "pos": ["t1w1 new"]}')
     for changed, options in ((path, {"model": run.path}), (run.path, {})):
-        with pytest.raises(DataError, match="has no split 'test'"):
+        with pytest.raises(opera.DataError, match="has no split 'test'"):
             opera.evaluate(changed, **options)

@@ -1,7 +1,5 @@
 """Measures, against trec_eval, scikit-learn and their definitions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,7 +31,7 @@ def problem(seed: int, n: int = 30, depth: int = 100, n_docs: int = 400) -> tupl
     return Ranking(docs, scores), Qrels.from_arrays(query, judged, grades)
 
 
-def test_measures_agree_with_trec_eval_on_the_scores_themselves() -> None:
+def test_measures_agree_with_trec_eval_on_the_scores_themselves():
     ranking, qrels = problem(1)
     names = [*(name for name in FULL_MEASURES if not name.startswith("retrieved")), "AP", "P(rel=2)@5", "Judged@10"]
     ours = per_query(ranking, qrels, names)
@@ -51,7 +49,7 @@ def test_measures_agree_with_trec_eval_on_the_scores_themselves() -> None:
         assert np.allclose(ours[name], [expected[str(q)] for q in range(len(ranking.doc_rows))]), name
 
 
-def test_a_measure_without_a_cutoff_reads_1000_documents_whatever_else_is_measured() -> None:
+def test_a_measure_without_a_cutoff_reads_1000_documents_whatever_else_is_measured():
     ranking, qrels = problem(3, depth=1200, n_docs=2000)
     alone = per_query(Ranking(ranking.doc_rows[:, :1000], ranking.scores[:, :1000]), qrels, ["AP"])
     together = per_query(ranking, qrels, ["AP", "nDCG@1200", "AP@1200"])
@@ -60,7 +58,7 @@ def test_a_measure_without_a_cutoff_reads_1000_documents_whatever_else_is_measur
 
 
 @pytest.mark.parametrize("cutoff", [1, 10, 100])
-def test_retrieved_ideal_ndcg_is_sklearns_over_the_retrieved_documents(cutoff: int) -> None:
+def test_retrieved_ideal_ndcg_is_sklearns_over_the_retrieved_documents(cutoff):
     ranking, qrels = problem(2, depth=120)
     ours = per_query(ranking, qrels, [f"retrieved_ideal_nDCG@{cutoff}"])[f"retrieved_ideal_nDCG@{cutoff}"]
     for query in range(qrels.n_queries):
@@ -70,7 +68,7 @@ def test_retrieved_ideal_ndcg_is_sklearns_over_the_retrieved_documents(cutoff: i
         assert ours[query] == pytest.approx(ndcg_score([labels], [np.arange(100, 0, -1)], k=cutoff))
 
 
-def test_a_registered_measure_gets_grades_and_the_number_of_relevant_documents() -> None:
+def test_a_registered_measure_gets_grades_and_the_number_of_relevant_documents():
     ranking, qrels = problem(4, depth=20)
 
     def recall(grades: np.ndarray, relevant: np.ndarray, cutoff: int) -> np.ndarray:
@@ -81,7 +79,7 @@ def test_a_registered_measure_gets_grades_and_the_number_of_relevant_documents()
     assert np.allclose(values["recall@10"], values["R@10"])
 
 
-def test_a_line_per_query_and_rank(tmp_path: Path) -> None:
+def test_a_line_per_query_and_rank(tmp_path):
     ranking = Ranking(np.array([[2, 0], [1, 2]]), np.array([[1 / 3, 0.25], [2e-10, -1]], dtype=np.float32))
     data = data_from_dicts("mine", corpus=dict.fromkeys("abc", "text"), queries={"q": "text"}, qrels={})
     write_trec_run(tmp_path / "run.trec", ["q0", "qé"], ranking, data)
@@ -94,7 +92,7 @@ def test_a_line_per_query_and_rank(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("query", "doc"), [("q 0", "a"), ("q0", "a b"), ("q0", "a\u00a0b")])
-def test_ids_with_white_space_are_refused(query: str, doc: str) -> None:
+def test_ids_with_white_space_are_refused(query, doc):
     texts = {"corpus": {"c": "text", doc: "text"}, "queries": {query: "text"}}
     data = data_from_dicts("mine", **texts, qrels={"test": {query: {"c": 1}}})
     with pytest.raises(DataError):

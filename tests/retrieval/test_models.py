@@ -1,7 +1,5 @@
 """Loading models and setting them up; a model whose files are not whole is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -14,8 +12,6 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from opera.core.errors import ModelError, SettingError
-from opera.identity.model import fingerprint
-from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model, set_dropout, set_lengths
 
 
@@ -23,7 +19,7 @@ def lengths(query: int | None, document: int | None) -> dict[str, int | None]:
     return {"max_query_length": query, "max_passage_length": document}
 
 
-def test_lengths_cut_in_encoding_and_are_saved(bert_model: Path, tmp_path: Path) -> None:
+def test_lengths_cut_in_encoding_and_are_saved(bert_model, tmp_path):
     model = load_model(bert_model, "cpu")
     assert set_lengths(model, lengths(6, 500)) == lengths(6, 64)
     long = " ".join(f"t1w{i % 8}" for i in range(30))
@@ -35,27 +31,14 @@ def test_lengths_cut_in_encoding_and_are_saved(bert_model: Path, tmp_path: Path)
     assert np.array_equal(saved.encode_query(long), model.encode_query(cut))
 
 
-def test_static_models_have_no_length_to_set(static_model: Path) -> None:
+def test_static_models_have_no_length_to_set(static_model):
     model = load_model(static_model, "cpu")
     assert set_lengths(model, lengths(128, 512)) == lengths(None, None)
     with pytest.raises(SettingError, match="max_query_length: StaticEmbedding reads whole texts"):
         set_lengths(model, lengths(10, 512), {"max_query_length"})
 
 
-def test_fingerprints_tell_models_apart(bert_model: Path) -> None:
-    first, second = (load_model(bert_model, "cpu") for _ in range(2))
-    assert Encoder(first).fingerprint == Encoder(second).fingerprint
-    set_lengths(second, lengths(5, 60))
-    assert Encoder(first).fingerprint != Encoder(second).fingerprint
-    set_lengths(second, lengths(None, None))
-    second.prompts["query"] = "another: "
-    assert Encoder(first).fingerprint != Encoder(second).fingerprint
-    with torch.no_grad():
-        next(second.parameters())[0] += 1
-    assert fingerprint(first) != fingerprint(second)
-
-
-def test_dropout(bert_model: Path, static_model: Path) -> None:
+def test_dropout(bert_model, static_model):
     model = load_model(bert_model, "cpu")
     model.train()
     set_dropout(model, 0.0)
@@ -71,7 +54,7 @@ Weights = dict[str, torch.Tensor]
 
 
 @pytest.fixture
-def bert(bert_model: Path, tmp_path: Path) -> Path:
+def bert(bert_model, tmp_path) -> Path:
     return Path(shutil.copytree(bert_model, tmp_path / "bert"))
 
 
@@ -80,28 +63,26 @@ def change_weights(model: Path, change: Callable[[Weights], Weights]) -> None:
     save_file(change(load_file(file)), file, metadata={"format": "pt"})
 
 
-def test_weights_that_are_missing_are_not_made_up(bert: Path) -> None:
+def test_weights_that_are_missing_are_not_made_up(bert):
     change_weights(bert, lambda weights: {n: w for n, w in weights.items() if "layer.0.output" not in n})
     with pytest.raises(ModelError, match="its files lack 4 of"):
         load_model(bert, "cpu")
 
 
-def test_a_pooler_that_nothing_depends_on_may_be_missing(bert: Path) -> None:
+def test_a_pooler_that_nothing_depends_on_may_be_missing(bert):
     change_weights(bert, lambda weights: {n: w for n, w in weights.items() if "pooler" not in n})
     assert load_model(bert, "cpu").encode_query(["common0"]).shape == (1, 32)
 
 
-def test_a_tokenizer_without_its_file_is_refused(bert: Path) -> None:
+def test_a_tokenizer_without_its_file_is_refused(bert):
     """The library makes one of the special tokens alone, to which all texts of as many words are the same."""
     (bert / "tokenizer.json").unlink()
-    with pytest.raises(
-        ModelError, match=r"its tokenizer knows 5 words, but its weights have rows for 121: a file of the"
-    ):
+    with pytest.raises(ModelError, match="its tokenizer knows 5 words, but its weights have rows for 121"):
         load_model(bert, "cpu")
 
 
 @pytest.mark.parametrize("name", ["evil.bin", "../other.safetensors", "/model.safetensors", "absent.safetensors", 7])
-def test_an_index_names_weights_of_its_own_folder_only(bert: Path, name: object) -> None:
+def test_an_index_names_weights_of_its_own_folder_only(bert, name):
     file = next(bert.rglob("model.safetensors"))
     names = list(load_file(file))
     shutil.copy(file, bert.parent / "other.safetensors")

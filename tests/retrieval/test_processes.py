@@ -1,7 +1,5 @@
 """What several processes compute together is what one computes, to the last bit; and none waits for one that failed."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path
@@ -66,7 +64,7 @@ def run_in(world: int, script: str, arguments: list[str], place: Path) -> list[s
     return [child.log.read_text() for child in children]
 
 
-def test_embeddings_rankings_and_cache_are_those_of_one_process(beir: Path, bert_model: Path, tmp_path: Path) -> None:
+def test_embeddings_rankings_and_cache_are_those_of_one_process(beir, bert_model, tmp_path):
     results = {}
     for world in (1, 3):  # of the four shards of documents one has two; two have none of the queries
         arguments = [str(beir), str(bert_model), str(tmp_path / f"out{world}-")]
@@ -117,14 +115,14 @@ dist.destroy_process_group()
 )
 
 
-def test_what_fails_in_one_process_ends_all(beir: Path, bert_model: Path, tmp_path: Path) -> None:
+def test_what_fails_in_one_process_ends_all(beir, bert_model, tmp_path):
     logs = run_in(2, FAIL, [str(beir), str(bert_model), str(tmp_path / "out")], tmp_path / "place")
     for rank, log in enumerate(logs):
         assert (tmp_path / f"out{rank}").is_file(), log
         assert (tmp_path / f"out{rank}").read_text() == "ModelError: the model: cannot encode this"
 
 
-def test_commands_share_the_work_and_one_process_prints(beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_commands_share_the_work_and_one_process_prints(beir, static_model, tmp_path):
     (tmp_path / "negatives").mkdir()
     command = ["-m", "opera", "mine", str(beir), "--model", str(static_model), "--range", "2:30", "--out"]
     children = launched([*command, str(tmp_path / "negatives" / "shared.tsv")], tmp_path / "log")

@@ -1,9 +1,6 @@
 """Prompts: kept as given, saved, used by role, and missed where a known family's card has one; its pooling."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +12,7 @@ from opera.retrieval.models import load_model
 from opera.retrieval.prompts import FAMILIES, family_of, prompt_for, set_prompts
 
 
-def test_prompts_replace_the_models_own_and_are_saved(bert_model: Path, tmp_path: Path) -> None:
+def test_prompts_replace_the_models_own_and_are_saved(bert_model, tmp_path):
     model = load_model(bert_model, "cpu")
     set_prompts(model, "common3 common4 ", "")
     assert (prompt_for(model, "query"), prompt_for(model, "document")) == ("common3 common4 ", "")
@@ -36,9 +33,7 @@ def test_prompts_replace_the_models_own_and_are_saved(bert_model: Path, tmp_path
         ("bge-m3", []),
     ],
 )
-def test_a_known_family_without_prompts_gets_a_warning(
-    name: str, advice: list[str], beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_known_family_without_prompts_gets_a_warning(name, advice, beir, static_model, tmp_path, caplog):
     folder = shutil.copytree(static_model, tmp_path / name)
     opera.search(beir, "t1w1", model=folder)
     warnings = [record.getMessage() for record in caplog.records if "prompt" in record.getMessage()]
@@ -48,7 +43,7 @@ def test_a_known_family_without_prompts_gets_a_warning(
     assert "prompt" not in caplog.text, "whoever sets them, even to none, has decided"
 
 
-def test_recipes_of_models_have_the_prompts_of_their_families() -> None:
+def test_recipes_of_models_have_the_prompts_of_their_families():
     names = [name for name in recipes_by_name() if name.startswith("models/")]
     known = {name: family_of(name, None) for name in names}
     assert {name for name, family in known.items() if family is None} == {"models/minilm", "models/static"}

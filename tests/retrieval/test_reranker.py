@@ -1,7 +1,5 @@
 """Rerankers: loaded as carefully as models, their scores those of the library, cached, and safe from memory's end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,11 @@ FULL: dict[str, Any] = {"precision": "fp32"}
 
 
 @pytest.fixture(scope="module")
-def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cross_encoder(tmp_path_factory) -> Path:
     return write_reranker(tmp_path_factory.mktemp("reranker") / "model")
 
 
-def test_scores_are_the_librarys_logits(beir: Path, cross_encoder: Path) -> None:
+def test_scores_are_the_librarys_logits(beir, cross_encoder):
     data = load_data(beir)
     queries, documents = np.array([0, 3, 3, 5]), np.array([7, 0, 9, 7])
     texts = list(zip(data.queries.texts(queries), data.corpus.texts(documents), strict=True))
@@ -33,7 +31,7 @@ def test_scores_are_the_librarys_logits(beir: Path, cross_encoder: Path) -> None
     assert len(set(scores.tolist())) == 4
 
 
-def test_prompts_and_lengths_decide_scores(cross_encoder: Path) -> None:
+def test_prompts_and_lengths_decide_scores(cross_encoder):
     texts = ["t1w5 common1"], ["t1w2 t3w3 " * 12]
     plain = open_reranker(cross_encoder, **FULL).score(*texts)
     prompted = open_reranker(cross_encoder, "common2 ", "common3 ", **FULL)
@@ -45,7 +43,7 @@ def test_prompts_and_lengths_decide_scores(cross_encoder: Path) -> None:
     assert len({one.fingerprint for one in (prompted, short, open_reranker(cross_encoder, **FULL))}) == 3
 
 
-def test_the_batch_shrinks_where_memory_runs_out(cross_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_batch_shrinks_where_memory_runs_out(cross_encoder, monkeypatch):
     reranker = open_reranker(cross_encoder, **FULL)
     predict, sizes = reranker.model.predict, []
 
@@ -65,6 +63,6 @@ def test_the_batch_shrinks_where_memory_runs_out(cross_encoder: Path, monkeypatc
         reranker.score(["common1"], ["common2"])
 
 
-def test_what_is_no_reranker_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_reranker_is_refused(tmp_path):
     with pytest.raises(ModelError, match="is not a reranker: its files lack the weights 'classifier"):
         open_reranker(write_backbone("bge", tmp_path / "bge"))

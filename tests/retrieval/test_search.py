@@ -1,8 +1,5 @@
 """Search: exact, against every score in float64, for any tiles, blocks and threads; ``opera.search``."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opera
-from opera.core.errors import ModelError
 from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
 from opera.retrieval import vectors
@@ -65,9 +61,7 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str], int]:
 
 @given(problem=problems(), size=st.integers(1, 4000), block=st.tuples(st.integers(1, 9), st.integers(1, 70)))
 @settings(deadline=None, max_examples=25)
-def test_it_finds_what_brute_force_finds(
-    problem: tuple[np.ndarray, np.ndarray, list[str], int], size: int, block: tuple[int, int]
-) -> None:
+def test_it_finds_what_brute_force_finds(problem, size, block):
     queries, docs, ids, depth = problem
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vectors, "TILE_BYTES", size)
@@ -78,7 +72,7 @@ def test_it_finds_what_brute_force_finds(
 
 
 @pytest.mark.parametrize(("similarity", "norm"), [("euclidean", 2), ("manhattan", 1)])
-def test_distances_rank_as_brute_force_does(similarity: str, norm: int) -> None:
+def test_distances_rank_as_brute_force_does(similarity, norm):
     """Small expected numbers: sums are exact, and many documents are equally far."""
     rng = np.random.default_rng(4)
     queries, docs = (rng.integers(-2, 3, size=(rows, 3)).astype(np.float32) for rows in (9, 150))
@@ -95,7 +89,7 @@ def test_distances_rank_as_brute_force_does(similarity: str, norm: int) -> None:
 
 @given(problem=problems())
 @settings(deadline=None, max_examples=25)
-def test_the_way_of_gpus_finds_the_same(problem: tuple[np.ndarray, np.ndarray, list[str], int]) -> None:
+def test_the_way_of_gpus_finds_the_same(problem):
     """Torch picks what reaches the bound; on the CPU here, which tests the same lines."""
     queries, docs, ids, depth = problem
     make = NearestDocuments.__init__
@@ -111,7 +105,7 @@ def test_the_way_of_gpus_finds_the_same(problem: tuple[np.ndarray, np.ndarray, l
         assert_same(exact_search(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
 
 
-def test_threads_and_a_deep_ranking_change_nothing() -> None:
+def test_threads_and_a_deep_ranking_change_nothing():
     rng = np.random.default_rng(0)
     queries, docs = unit_vectors(rng, 20, 16), unit_vectors(rng, 3000, 16)
     ids, before = [f"{number:04d}" for number in rng.permutation(3000)], torch.get_num_threads()
@@ -124,15 +118,15 @@ def test_threads_and_a_deep_ranking_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, 1e30])
-def test_embeddings_that_are_no_numbers_are_refused(number: float) -> None:
+def test_embeddings_that_are_no_numbers_are_refused(number):
     rng = np.random.default_rng(0)
     queries, docs = unit_vectors(rng, 3, 8), unit_vectors(rng, 50, 8)
     docs[2, 3] = number
-    with pytest.raises(ModelError):
+    with pytest.raises(opera.ModelError):
         exact_search(queries, docs, table([f"{number:02d}" for number in range(50)]), 5)
 
 
-def test_one_query_finds_what_the_corpus_ranking_has(beir: Path, static_model: Path) -> None:
+def test_one_query_finds_what_the_corpus_ranking_has(beir, static_model):
     data = opera.load_data(beir)
     query_row = np.array([5])
     documents = opera.search(data, data.queries.texts(query_row)[0], model=static_model, top=7)

@@ -1,7 +1,5 @@
 """No model runs code: no pickle does, and no class or file that its folder names. Each attack works where unguarded."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -19,17 +17,17 @@ from opera.retrieval.trust import SAFE_LOADING, check_model_folder
 
 
 @pytest.fixture
-def folder(bert_model: Path, tmp_path: Path) -> Path:
+def folder(bert_model, tmp_path) -> Path:
     return Path(shutil.copytree(bert_model, tmp_path / "model"))
 
 
 @pytest.fixture
-def mark(tmp_path: Path) -> Path:
+def mark(tmp_path) -> Path:
     """The folder that an attack makes when it succeeds."""
     return tmp_path / "code-ran"
 
 
-def test_no_pickle_runs_even_if_the_model_asks_for_it(folder: Path, mark: Path) -> None:
+def test_no_pickle_runs_even_if_the_model_asks_for_it(folder, mark):
     plant_bomb(folder, mark)
     with pytest.raises(ModelError, match=r"_config\.json: 'model_args.weights_only': a model may not set"):
         load_model(folder, "cpu")
@@ -50,7 +48,7 @@ def test_no_pickle_runs_even_if_the_model_asks_for_it(folder: Path, mark: Path) 
     ],
 )
 @pytest.mark.parametrize("place", ["modules.json", "router_config.json", "config.json"])
-def test_modules_are_those_of_sentence_transformers(folder: Path, mark: Path, name: Any, place: str) -> None:
+def test_modules_are_those_of_sentence_transformers(folder, mark, name, place):
     (folder / "attack.py").write_text(f"import os\nos.mkdir({str(mark)!r})\n")
     elsewhere = Path(shutil.copytree(folder, folder.parent / "elsewhere"))
     (folder / "1_Router").symlink_to(elsewhere)
@@ -63,7 +61,7 @@ def test_modules_are_those_of_sentence_transformers(folder: Path, mark: Path, na
     assert not mark.exists()
 
 
-def test_code_beside_a_configuration_is_not_run(folder: Path, mark: Path) -> None:
+def test_code_beside_a_configuration_is_not_run(folder, mark):
     (folder / "attack.py").write_text(f"import os\nos.mkdir({str(mark)!r})\nclass Attack: pass\n")
     change(folder / "config.json", auto_map={"AutoConfig": "attack.Attack"}, model_type="attack")
     change(folder / "sentence_bert_config.json", config_args={"trust_remote_code": True}, trust_remote_code=True)
@@ -95,9 +93,7 @@ BERT = "sentence_bert_config.json"
         ("2_Dense/config.json", {"in_features": 8, "activation_function": "my.Activation"}, "a module of torch.nn"),
     ],
 )
-def test_a_file_does_not_choose_how_it_is_loaded(
-    file: str, values: dict[str, Any], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_does_not_choose_how_it_is_loaded(file, values, message, folder, monkeypatch):
     monkeypatch.setattr(models, "loading_model", None)  # nothing is loaded
     path = folder / file
     path.parent.mkdir(exist_ok=True)
@@ -108,7 +104,7 @@ def test_a_file_does_not_choose_how_it_is_loaded(
         load_model(folder, "cpu")
 
 
-def test_what_models_in_use_set_is_allowed(folder: Path) -> None:
+def test_what_models_in_use_set_is_allowed(folder):
     arguments = {
         "model_kwargs": {"add_pooling_layer": False, "attn_implementation": "eager", "trust_remote_code": True},
         "tokenizer_args": {"padding_side": "right", "trust_remote_code": True},
@@ -124,9 +120,7 @@ def test_what_models_in_use_set_is_allowed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["a folder", "huggingface_hub's cache"])
-def test_the_model_that_an_adapter_names_is_checked_too(
-    where: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_model_that_an_adapter_names_is_checked_too(where, folder, tmp_path, monkeypatch):
     base = Path(shutil.copytree(folder, tmp_path / "base"))
     change(base / "config.json", attn_implementation="owner/kernel")
     name = str(base) if where == "a folder" else "owner/name"
@@ -139,7 +133,7 @@ def test_the_model_that_an_adapter_names_is_checked_too(
         check_model_folder(folder)
 
 
-def test_nothing_but_data_comes_from_the_hub(bert_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_but_data_comes_from_the_hub(bert_model, monkeypatch):
     asked: list[Any] = []
 
     def download(name: str, allow_patterns: list[str]) -> str:
@@ -155,7 +149,7 @@ def test_nothing_but_data_comes_from_the_hub(bert_model: Path, monkeypatch: pyte
         assert not any(Path(file).match(pattern) for pattern in patterns[0])
 
 
-def test_links_that_lead_back_end_the_walk(folder: Path) -> None:
+def test_links_that_lead_back_end_the_walk(folder):
     for name in ("one", "two"):
         (folder / name).symlink_to(".")
     (folder / "1_Pooling" / "up").symlink_to("..")

@@ -1,9 +1,5 @@
 """Shards read as one array."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,7 +7,7 @@ from opera.retrieval.vectors import LEAST_ROWS, MOST_ROWS, SHARDS, Embeddings, S
 
 
 @pytest.mark.parametrize("count", [0, 1, 512, 513, 16_384, 16_385, 524_288, 524_289, 50_000_000])
-def test_shards_hold_every_row_and_suit_the_table(count: int) -> None:
+def test_shards_hold_every_row_and_suit_the_table(count):
     shards = Shards.of(count)
     assert LEAST_ROWS <= shards.size <= MOST_ROWS
     first, last = shards.rows(0), shards.rows(len(shards) - 1)
@@ -22,7 +18,7 @@ def test_shards_hold_every_row_and_suit_the_table(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 30])
-def test_shards_are_read_as_one_array(count: int, tmp_path: Path) -> None:
+def test_shards_are_read_as_one_array(count, tmp_path):
     shards = Shards(count, 8)
     vectors = np.random.default_rng(1).standard_normal((count, 3)).astype(np.float32)
     for number, name in enumerate(shards.names()):

@@ -1,8 +1,5 @@
 """BERT, XLM-R and a Qwen3 decoder, tiny: they train, and what is saved gives what was measured."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +30,7 @@ TEXTS = ["t1w1 t1w2 common5", "t2w3", " ".join(f"t{n % 12}w{n % 8}" for n in ran
 """A text, a short one, and one that every model cuts."""
 
 
-class Embeds(TrainerCallback):  # type: ignore[misc]
+class Embeds(TrainerCallback):
     """Embeds some texts when training ends, with the model that trained."""
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: SentenceTransformer, **kwargs: Any) -> None:
@@ -42,7 +39,7 @@ class Embeds(TrainerCallback):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("backbone", ["bge", "qwen3", pytest.param("bge-m3", marks=pytest.mark.slow)])
-def test_each_backbone_trains(backbone: str, tmp_path: Path) -> None:
+def test_each_backbone_trains(backbone, tmp_path):
     topics = write_beir(tmp_path / "topics", n_docs=30, n_train=8, n_test=4)
     model, trained = write_backbone(backbone, tmp_path / "model"), Embeds()
     settings = {**QUICK, **LENGTHS[backbone], "gradient_checkpointing": True, "callbacks": [trained]}
@@ -56,7 +53,7 @@ def test_each_backbone_trains(backbone: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", pytest.param("right", marks=pytest.mark.slow)])
-def test_a_decoder_without_a_padding_token_pads_with_its_end_of_text_token(side: str, tmp_path: Path) -> None:
+def test_a_decoder_without_a_padding_token_pads_with_its_end_of_text_token(side, tmp_path):
     topics = write_beir(tmp_path / "topics", n_docs=30, n_train=8, n_test=4)
     model = write_backbone("qwen3", tmp_path / "model")
     change(model / "tokenizer_config.json", pad_token=None, padding_side=side)

@@ -1,7 +1,5 @@
 """The commands of the cluster configurations in docs/scale.md."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -30,7 +28,7 @@ def kubernetes_command() -> str:
 
 
 @pytest.mark.parametrize("command", [kubernetes_command(), block("bash")], ids=["kubernetes", "slurm"])
-def test_the_command_is_valid(command: str) -> None:
+def test_the_command_is_valid(command):
     torchrun, arguments = command.split("-m opera ")
     assert "torchrun" in torchrun
     parse(arguments.split())

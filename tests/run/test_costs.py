@@ -1,33 +1,26 @@
 """The steps that are timed before a training leave nothing behind."""
 
-from __future__ import annotations
-
 import tempfile
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 import opera
-from opera.config.recipe import make_recipe
 from opera.core.errors import TrainingError
-from opera.data import load_all
 from opera.guard import choice
 from opera.guard.choice import Weights
 from opera.retrieval.encoder import Encoder
 from opera.run import costs as run_costs
 from opera.run import steps
 from opera.run.costs import corpus_passes, time_run
-from opera.training.prepare import load_and_check
+from small_runs import prepare
 
 
-def test_timing_leaves_the_model_and_the_disk_as_they_were(
-    beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_timing_leaves_the_model_and_the_disk_as_they_were(beir, bert_model, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     settings = {"method": "sp", "k": 0.5, "negatives": "hard", "range": "1:50", "per_device_train_batch_size": 8}
-    prepared = load_and_check(load_all([beir]), str(bert_model), make_recipe(settings))
+    prepared = prepare(beir, bert_model, **settings)
     before = Weights.of(prepared.model.trained)
     costs = time_run(prepared, began=0.0)
     after = Weights.of(prepared.model.trained)
@@ -41,15 +34,8 @@ def test_timing_leaves_the_model_and_the_disk_as_they_were(
     [("bert", False, 10_000), ("bert", True, 10_000), ("bert", True, 100), ("static", True, 10_000)],
 )
 def test_the_estimated_passes_over_the_corpus_are_those_of_a_run(
-    model: str,
-    refit: bool,
-    documents: int,
-    beir: Path,
-    bert_model: Path,
-    static_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    model, refit, documents, beir, bert_model, static_model, tmp_path, monkeypatch
+):
     monkeypatch.setattr(choice, "GUARD_DOCUMENTS", documents)
     monkeypatch.setattr(run_costs, "GUARD_DOCUMENTS", documents)
     monkeypatch.setattr(choice, "choose_mixing_weight", lambda *arguments: 0.5)
@@ -63,7 +49,7 @@ def test_the_estimated_passes_over_the_corpus_are_those_of_a_run(
 
     settings = {"method": "ft", "max_steps": 2, "per_device_train_batch_size": 8, "refit": refit}
     folder = bert_model if model == "bert" else static_model
-    prepared = load_and_check(load_all([beir]), str(folder), make_recipe(settings))
+    prepared = prepare(beir, folder, **settings)
     monkeypatch.setattr(Encoder, "_vectors", count)
     monkeypatch.setattr(steps, "time_run", Mock(side_effect=TrainingError("not timed here")))
     opera.adapt(beir, model=folder, out=tmp_path / "run", **settings)

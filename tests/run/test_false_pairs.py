@@ -1,7 +1,5 @@
 """A run says which of its labels look wrong, whatever the method; two trainings and a resumed one say the same."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any
@@ -20,19 +18,18 @@ WRONG = 9
 
 
 @pytest.fixture(scope="module")
-def topics(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def topics(tmp_path_factory) -> Path:
     return write_noisy_beir(tmp_path_factory.mktemp("data") / "topics", WRONG)
 
 
 @pytest.fixture(scope="module")
-def run(topics: Path, static_model: Path, tmp_path_factory: pytest.TempPathFactory) -> opera.Run:
+def run(topics, static_model, tmp_path_factory) -> opera.Run:
     out = tmp_path_factory.mktemp("runs") / "run"
     return opera.adapt(topics, model=static_model, out=out, method="denoise", save_steps=20, **SETTINGS)
 
 
-def test_it_finds_the_wrong_pairs_and_draws_them_less(run: opera.Run) -> None:
+def test_it_finds_the_wrong_pairs_and_draws_them_less(run):
     estimate, pairs = run.record.noisy_labels, run.pairs().to_pandas()
-    assert estimate is not None
     assert estimate.visited == pairs.first_step.notna().sum() > 800
     assert estimate.unvisited == pairs.first_step.isna().sum() > 0
     # The first visits are of a model of random vectors, to which every pair looks wrong: too many, not too few.
@@ -46,11 +43,10 @@ def test_it_finds_the_wrong_pairs_and_draws_them_less(run: opera.Run) -> None:
     assert share_of_draws < 0.85 * wrong.mean()  # over all steps, the first sixth uniformly
 
 
-def test_the_list_has_the_worst_first_and_their_texts(run: opera.Run, topics: Path) -> None:
+def test_the_list_has_the_worst_first_and_their_texts(run, topics):
     with (run.path / "suspicious_pairs.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == SUSPICIOUS_COLUMNS
-    assert run.record.noisy_labels is not None
     assert len(rows) == run.record.noisy_labels.suspicious
     probabilities = [float(row["probability_wrong"]) for row in rows]
     assert probabilities == sorted(probabilities, reverse=True)
@@ -60,7 +56,7 @@ def test_the_list_has_the_worst_first_and_their_texts(run: opera.Run, topics: Pa
     assert all(texts[row["query_id"]] == row["query"] for row in rows)
 
 
-def test_a_list_leaves_the_drawn_test_as_it_was(static_model: Path, tmp_path: Path) -> None:
+def test_a_list_leaves_the_drawn_test_as_it_was(static_model, tmp_path):
     """So that both runs are measured by the same queries, and ``evaluate`` finds them."""
     texts = [f"the {word} of number {number}" for number in range(60) for word in ("colour", "price")]
     data = opera.load_data(queries=[f"which {text}" for text in texts], documents=texts)

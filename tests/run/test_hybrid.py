@@ -1,7 +1,5 @@
 """Keyword search in a run: measures, weights, index and verdict; and in evaluate and search."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -19,49 +17,43 @@ from commands import opera_here
 from grids import guard_record, write_unfinished_run
 from opera.cli.options import Screen
 from opera.cli.train import print_next
-from opera.core.errors import DataError, SettingError
 from opera.data import Mixture
 from opera.guard.rule import STATIC_KEYWORD_ANCHOR, QueryKind, choose_keyword_weights
 from opera.retrieval.evaluation import KeywordSearch
 from opera.retrieval.keywords import KeywordIndex
 from opera.retrieval.locate import run_keyword_index, run_keyword_weight
-from opera.run_folder.folder import Run
 from opera.run_folder.record import KeywordsRecord
 from opera.run_folder.summary import RunSummary, headlines
 from small_runs import FAST
-from tiny_world import write_beir
+from tiny_world import data_from_dicts, write_beir
 
 MEASURE = "nDCG@10"
+HYBRID: dict[str, Any] = {**FAST, "max_steps": 20, "bm25": True}
 
 
-def write_words(folder: Path, n_docs: int = 120, n_train: int = 60, n_test: int = 24) -> Path:
+def write_words(folder: Path) -> Path:
     """Each query repeats two rare words of its document, which keyword search finds and a random model does not."""
-    rng = np.random.default_rng(1)
-    (folder / "qrels").mkdir(parents=True)
-    docs = [f"t{row % 12}w{row % 8} rare{row} odd{row} common{row % 20}" for row in range(n_docs)]
-    lines = [json.dumps({"_id": f"d{row}", "title": "", "text": text}) for row, text in enumerate(docs)]
-    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
-    queries = []
-    for split, size in {"train": n_train, "test": n_test}.items():
-        rows = rng.permutation(n_docs)[:size].tolist()
-        judged = "".join(f"{split}{number}\td{row}\t1\n" for number, row in enumerate(rows))
-        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
-        queries += [{"_id": f"{split}{n}", "text": f"rare{row} common{n % 20}"} for n, row in enumerate(rows)]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    rng, queries, qrels = np.random.default_rng(1), {}, {}
+    corpus = {f"d{row}": f"t{row % 12}w{row % 8} rare{row} odd{row} common{row % 20}" for row in range(120)}
+    for split, size in {"train": 60, "test": 24}.items():
+        rows = rng.permutation(120)[:size].tolist()
+        qrels[split] = {f"{split}{number}": {f"d{row}": 1} for number, row in enumerate(rows)}
+        queries |= {f"{split}{number}": f"rare{row} common{number % 20}" for number, row in enumerate(rows)}
+    data_from_dicts("words", corpus=corpus, queries=queries, qrels=qrels).write_beir(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def words(tmp_path_factory) -> Path:
     return write_words(tmp_path_factory.mktemp("words") / "words")
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, words: Path, static_model: Path) -> Run:
-    return opera.adapt(words, model=static_model, out=tmp_path_factory.mktemp("hybrid") / "run", **FAST)
+def run(tmp_path_factory, words, static_model) -> opera.Run:
+    return opera.adapt(words, model=static_model, out=tmp_path_factory.mktemp("hybrid") / "run", **HYBRID)
 
 
-def test_a_run_measures_keyword_search_alone_and_with_the_final_model(run: Run) -> None:
+def test_a_run_measures_keyword_search_alone_and_with_the_final_model(run):
     means = {model: values[MEASURE] for model, values in run.measures.items()}
     assert means["bm25"] > 0.9 > means["base"]
     assert means["hybrid"] > means["final"] + 0.3  # few dev queries keep w near its prior
@@ -69,7 +61,6 @@ def test_a_run_measures_keyword_search_alone_and_with_the_final_model(run: Run) 
     for model in ("bm25", "hybrid"):
         assert table[f"{model} {MEASURE}"].to_numpy().mean() == pytest.approx(means[model])
     record = run.record.keywords
-    assert record is not None
     assert record.weights["words"] > 0
     assert record.hybrid > record.final
     assert record.bm25 > 0.9
@@ -77,10 +68,8 @@ def test_a_run_measures_keyword_search_alone_and_with_the_final_model(run: Run) 
     assert "Keyword search (BM25) alone is better than the final model" in card
 
 
-def test_evaluate_and_search_use_the_weight_of_the_run(run: Run, words: Path) -> None:
+def test_evaluate_and_search_use_the_weight_of_the_run(run, words):
     result = opera.evaluate(run.path, measures=[MEASURE], hybrid=True)
-    assert result.hybrid is not None
-    assert result.bm25 is not None
     assert result.hybrid.measures[MEASURE] == pytest.approx(run.measures["hybrid"][MEASURE])
     assert result.bm25.measures[MEASURE] == pytest.approx(run.measures["bm25"][MEASURE])
     assert run_keyword_index(str(run.path), opera.load_data(words)) == run.path / "bm25" / run.record.data.fingerprint
@@ -92,63 +81,56 @@ def test_evaluate_and_search_use_the_weight_of_the_run(run: Run, words: Path) ->
     alone = opera.search(run.path, query, hybrid=False)
     assert [document.score for document in alone] != [document.score for document in fused]
     assert opera.search(run.path, query, cutoff=-1)[0].score == alone[0].score
-    with pytest.raises(SettingError, match="--hybrid"):
+    with pytest.raises(opera.SettingError, match="--hybrid"):
         opera.search(run.path, query, hybrid=True, cutoff=0.3)
 
 
-def test_another_model_gets_a_weight_from_dev(words: Path, static_model: Path) -> None:
+def test_another_model_gets_a_weight_from_dev(words, static_model):
     result = opera.evaluate(words, model=static_model, measures=[MEASURE], hybrid=True)
     assert result.keyword_weights["words"] > 0.5
-    assert result.hybrid is not None
     assert result.hybrid.measures[MEASURE] > result.measures[MEASURE] + 0.3
-    with pytest.raises(SettingError, match="no weight of keyword search"):
+    with pytest.raises(opera.SettingError, match="no weight of keyword search"):
         opera.search(words, "rare1", model=static_model, hybrid=True)
-    with pytest.raises(SettingError, match=r"--hybrid: ranks 100 documents, too few for R@200"):
+    with pytest.raises(opera.SettingError, match=r"--hybrid: ranks 100 documents, too few for R@200"):
         opera.evaluate(words, model=static_model, measures="R@200", hybrid=True)
 
 
-def test_without_bm25_nothing_is_measured(tmp_path: Path, words: Path, static_model: Path) -> None:
-    run = opera.adapt(words, model=static_model, out=tmp_path / "run", bm25=False, **FAST)
+def test_without_bm25_nothing_is_measured(tmp_path, words, static_model):
+    run = opera.adapt(words, model=static_model, out=tmp_path / "run", **FAST)
     assert run.measures.keys() == {"base", "fine_tuned", "final"}
     assert run.record.keywords is None
     assert not (run.path / "bm25").exists()
     assert opera.evaluate(run.path, bm25=False).bm25 is None
-    with pytest.raises(SettingError, match="was trained on these data without a weight of keyword search"):
+    with pytest.raises(opera.SettingError, match="was trained on these data without a weight of keyword search"):
         opera.evaluate(run.path, hybrid=True)  # dev trained again, so it would flatter the model
-    with pytest.raises(SettingError, match="--hybrid --no-bm25"):
+    with pytest.raises(opera.SettingError, match="--hybrid --no-bm25"):
         opera.evaluate(run.path, hybrid=True, bm25=False)
 
 
-def test_hybrid_search_ranks_at_most_100_documents(run: Run) -> None:
-    with pytest.raises(SettingError, match="--top: hybrid search ranks 100 documents, got 110"):
+def test_hybrid_search_ranks_at_most_100_documents(run):
+    with pytest.raises(opera.SettingError, match="--top: hybrid search ranks 100 documents, got 110"):
         opera.search(run.path, "rare1", top=110)
     assert len(opera.search(run.path, "rare1", top=110, hybrid=False)) == 110
 
 
-def test_figures_on_the_split_that_chose_the_weight_get_a_warning(
-    run: Run, words: Path, static_model: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_figures_on_the_split_that_chose_the_weight_get_a_warning(run, words, static_model, caplog):
     data = opera.load_data(words)
     dev = replace(data, splits={"dev": data.split("test")})
     result = opera.evaluate(dev, model=static_model, split="dev", measures=[MEASURE], hybrid=True)
     assert result.hybrid is not None
     assert "both together on dev may be too high" in caplog.text
-    with pytest.raises(DataError, match="has neither a dev nor a train split"):
+    with pytest.raises(opera.DataError, match="has neither a dev nor a train split"):
         opera.evaluate(replace(data, splits={"test": data.split("test")}), model=static_model, hybrid=True)
 
 
-def test_each_of_several_data_sets_has_its_weight(
-    tmp_path: Path, words: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_of_several_data_sets_has_its_weight(tmp_path, words, static_model, monkeypatch, capsys):
     topics = write_beir(tmp_path / "topics")
-    run = opera.adapt(words, also=[topics], model=static_model, out=tmp_path / "run", **FAST)
+    run = opera.adapt(words, also=[topics], model=static_model, out=tmp_path / "run", **HYBRID)
     record = run.record.keywords
-    assert record is not None
     assert record.weights["words"] > record.weights["topics"]
     fingerprints = {opera.load_data(folder).fingerprint for folder in (words, topics)}
     assert {folder.name for folder in (run.path / "bm25").iterdir()} == fingerprints
     alone = opera.evaluate(run.path, measures=[MEASURE], hybrid=True)
-    assert alone.hybrid is not None
     assert alone.hybrid.measures[MEASURE] == pytest.approx(run.measures["hybrid"][MEASURE])
     weights = ", ".join(f"{weight:g} for {name}" for name, weight in record.weights.items())
     assert f"With keyword search (w = {weights})" in " ".join(run.headlines)
@@ -158,11 +140,10 @@ def test_each_of_several_data_sets_has_its_weight(
     assert "rank" in opera_here(run.path, [*shlex.split(search), "--json"], monkeypatch, capsys).stdout
 
 
-def test_data_sets_of_the_same_name_keep_their_weights_and_indexes(tmp_path: Path, static_model: Path) -> None:
+def test_data_sets_of_the_same_name_keep_their_weights_and_indexes(tmp_path, static_model):
     first, second = write_words(tmp_path / "a" / "same"), write_beir(tmp_path / "b" / "same")
-    run = opera.adapt(first, also=[second], model=static_model, out=tmp_path / "run", **FAST)
+    run = opera.adapt(first, also=[second], model=static_model, out=tmp_path / "run", **HYBRID)
     record = run.record.keywords
-    assert record is not None
     for folder, weight in zip((first, second), record.weights.values(), strict=True):
         data = opera.load_data(folder)
         assert run_keyword_weight(str(run.path), data) == weight
@@ -172,16 +153,15 @@ def test_data_sets_of_the_same_name_keep_their_weights_and_indexes(tmp_path: Pat
         assert opera.search(folder, "common1", model=run.path)
 
 
-def test_a_name_is_not_a_path(tmp_path: Path, static_model: Path) -> None:
+def test_a_name_is_not_a_path(tmp_path, static_model):
     data = replace(opera.load_data(write_words(tmp_path / "words")), name="../outside")
-    run = opera.adapt(data, model=static_model, out=tmp_path / "run", **FAST)
+    run = opera.adapt(data, model=static_model, out=tmp_path / "run", **HYBRID)
     assert [path.parent for path in tmp_path.rglob("params.index.json")] == [run.path / "bm25" / data.fingerprint]
 
 
-def test_without_a_gain_on_dev_the_weight_is_0(words: Path, static_model: Path) -> None:
+def test_without_a_gain_on_dev_the_weight_is_0(words, static_model):
     data = opera.load_data(words)
     keywords = KeywordSearch.of(Mixture.of(data), "title_text", None)
-    assert keywords is not None
     evaluation = keywords.evaluate(Mixture.of(data), "test", [MEASURE])
     data = replace(data, splits={"dev": data.split("test")})
     kinds = [QueryKind(np.ones(len(evaluation.query_ids), dtype=bool), 1.0)]
@@ -207,24 +187,20 @@ def per_query(bm25: float, final: float, hybrid: float) -> pa.Table:
         (0.2, 0.0, "Better: ", "no gain on dev, so its weight is 0; BM25 alone: 20.0."),
     ],
 )
-def test_the_verdict_says_first_that_keyword_search_is_better(
-    tmp_path: Path, bm25: float, weight: float, first: str, last: str
-) -> None:
+def test_the_verdict_says_first_that_keyword_search_is_better(tmp_path, bm25, weight, first, last):
     keywords = KeywordsRecord(
         weights={"x": weight}, measure=MEASURE, queries=120, bm25=bm25, final=0.3, hybrid=0.4, low=0.05, high=0.15
     )
     values: dict[str, Any] = {"bm25": bm25, "base": 0.3, "final": 0.33, "hybrid": 0.4}
     writer, _ = write_unfinished_run(tmp_path / "run", {}, data="data", chosen=guard_record())
-    record = Run(writer.path).record.model_copy(update={"keywords": keywords})
+    record = opera.Run(writer.path).record.model_copy(update={"keywords": keywords})
     measures = {model: {MEASURE: mean} for model, mean in values.items()}
     lines = headlines(RunSummary.of(writer.path, record, measures, per_query(bm25, 0.33, 0.4)))
     assert lines[0].startswith(first)
     assert lines[-1].endswith(last)
 
 
-def test_commands_print_keyword_search(
-    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_print_keyword_search(run, monkeypatch, capsys):
     def printed(*arguments: str) -> str:
         return opera_here(run.path, arguments, monkeypatch, capsys).stdout
 

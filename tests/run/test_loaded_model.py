@@ -1,10 +1,7 @@
 """A loaded SentenceTransformer at every door: as its folder, and unchanged afterwards."""
 
-from __future__ import annotations
-
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +10,11 @@ from sentence_transformers import SentenceTransformer
 
 import opera
 from opera.retrieval.locate import LOADED
-from small_runs import FAST
+from small_runs import SMALL, interrupted_at
 
 
 @pytest.fixture
-def loaded(static_model: Path) -> SentenceTransformer:
+def loaded(static_model) -> SentenceTransformer:
     return SentenceTransformer(str(static_model), device="cpu")
 
 
@@ -32,9 +29,7 @@ def assert_unchanged(model: SentenceTransformer, before: tuple[dict[str, torch.T
     assert all(torch.equal(weights[name], tensor) for name, tensor in before[0].items())
 
 
-def test_every_door_takes_a_loaded_model_as_its_folder(
-    beir: Path, static_model: Path, loaded: SentenceTransformer
-) -> None:
+def test_every_door_takes_a_loaded_model_as_its_folder(beir, static_model, loaded):
     before = state_of(loaded)
     prompt = {"query_prompt": "common1 "}
     measured = [opera.evaluate(beir, model=model, **prompt).measures for model in (loaded, static_model)]
@@ -47,10 +42,8 @@ def test_every_door_takes_a_loaded_model_as_its_folder(
     assert_unchanged(loaded, before)
 
 
-def test_a_run_trains_a_copy_and_resumes_with_the_same_weights_only(
-    beir: Path, static_model: Path, loaded: SentenceTransformer, tmp_path: Path, interrupted_at: Any
-) -> None:
-    before, call = state_of(loaded), {"out": tmp_path / "run", **FAST, "seed": 3, "method": "ft"}
+def test_a_run_trains_a_copy_and_resumes_with_the_same_weights_only(beir, static_model, loaded, tmp_path):
+    before, call = state_of(loaded), {"out": tmp_path / "run", **SMALL, "seed": 3, "method": "ft"}
     with interrupted_at(2):
         opera.adapt(beir, model=loaded, **call)
     other = copy.deepcopy(loaded)
@@ -66,9 +59,7 @@ def test_a_run_trains_a_copy_and_resumes_with_the_same_weights_only(
     assert opera.evaluate(run.path, model=loaded).measures["nDCG@10"] == run.measures["base"]["nDCG@10"]
 
 
-def test_the_record_names_the_base_model_of_the_card(
-    beir: Path, static_model: Path, loaded: SentenceTransformer, tmp_path: Path
-) -> None:
+def test_the_record_names_the_base_model_of_the_card(beir, static_model, loaded, tmp_path):
     runs = {}
     for base in (None, "someone/base"):
         loaded.model_card_data.base_model = base
@@ -82,9 +73,7 @@ def test_the_record_names_the_base_model_of_the_card(
         opera.evaluate(beir, model=name)
 
 
-def test_an_export_takes_a_loaded_model(
-    beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_takes_a_loaded_model(beir, bert_model, tmp_path, monkeypatch):
     model = SentenceTransformer(str(bert_model), device="cpu")
     before = state_of(model)
     with pytest.raises(opera.SettingError, match="is not a run, so OPERA does not know its data; pass --data"):
@@ -99,9 +88,7 @@ def test_an_export_takes_a_loaded_model(
     assert_unchanged(model, before)
 
 
-def test_models_that_no_folder_could_give_are_rejected(
-    beir: Path, static_model: Path, loaded: SentenceTransformer, tmp_path: Path
-) -> None:
+def test_models_that_no_folder_could_give_are_rejected(beir, static_model, loaded, tmp_path):
     class Mine(torch.nn.Identity):
         pass
 

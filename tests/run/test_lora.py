@@ -1,9 +1,5 @@
 """LoRA: what is added changes nothing, what is merged is the same model, and runs resume and mix exactly."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -21,7 +17,7 @@ FAST = {**SMALL, "learning_rate": 0.03, "lora": "r=4,dropout=0.1"}
 
 
 @pytest.fixture
-def tuned(bert_model: Path) -> SentenceTransformer:
+def tuned(bert_model) -> SentenceTransformer:
     """A model whose matrices B are no longer 0."""
     model = load_model(bert_model, "cpu")
     add_lora(model, LoraOptions(r=4), 0, "base")
@@ -32,7 +28,7 @@ def tuned(bert_model: Path) -> SentenceTransformer:
     return model
 
 
-def test_it_starts_as_the_pretrained_model_from_a_seed(bert_model: Path) -> None:
+def test_it_starts_as_the_pretrained_model_from_a_seed(bert_model):
     model, before = load_model(bert_model, "cpu"), torch.get_rng_state()
     expected = model.encode(TEXTS)
     add_lora(model, LoraOptions(r=4), 7, "base")
@@ -48,9 +44,7 @@ def test_it_starts_as_the_pretrained_model_from_a_seed(bert_model: Path) -> None
     assert fingerprint(again) == fingerprint(model) != fingerprint(other)
 
 
-def test_merged_it_is_a_plain_model_and_itself_again_afterwards(
-    tuned: SentenceTransformer, bert_model: Path, tmp_path: Path
-) -> None:
+def test_merged_it_is_a_plain_model_and_itself_again_afterwards(tuned, bert_model, tmp_path):
     with_matrices, before = tuned.encode(TEXTS), fingerprint(tuned)
     plain_names = load_model(bert_model, "cpu").state_dict().keys()
     with merged(tuned):
@@ -64,7 +58,7 @@ def test_merged_it_is_a_plain_model_and_itself_again_afterwards(
     assert fingerprint(tuned) == before
 
 
-def test_a_mixture_is_that_of_the_merged_weights(tuned: SentenceTransformer, bert_model: Path) -> None:
+def test_a_mixture_is_that_of_the_merged_weights(tuned, bert_model):
     base = load_model(bert_model, "cpu")
     add_lora(base, LoraOptions(r=4), 3, "base")
     with merged(tuned), merged(base):
@@ -76,12 +70,10 @@ def test_a_mixture_is_that_of_the_merged_weights(tuned: SentenceTransformer, ber
 
 
 @pytest.mark.parametrize("merge", ["true", pytest.param("false", marks=pytest.mark.slow)])
-def test_a_run_hands_over_a_model_that_loads_by_itself(
-    merge: str, beir: Path, bert_model: Path, tmp_path: Path
-) -> None:
+def test_a_run_hands_over_a_model_that_loads_by_itself(train, merge, beir, bert_model, tmp_path):
     lora = f"{FAST['lora']},merge={merge}"
     more = {**FAST, "lora": lora, "gradient_checkpointing": True}
-    run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **more)
+    run = train(model=bert_model, **more)
     assert (run.model_path / "adapter_config.json").exists() == (merge == "false")
     assert run.settings["lora"] == lora
     base = SentenceTransformer(str(bert_model), device="cpu").encode(TEXTS)
@@ -92,8 +84,8 @@ def test_a_run_hands_over_a_model_that_loads_by_itself(
     assert evaluation.measures["nDCG@10"] == run.measures["final"]["nDCG@10"]
 
 
-def test_models_that_training_cannot_follow_are_refused(beir: Path, bert_model: Path, tmp_path: Path) -> None:
-    lora = opera.adapt(beir, model=bert_model, out=tmp_path / "lora", **{**FAST, "lora": "r=2,merge=false"})
+def test_models_that_training_cannot_follow_are_refused(train, beir, bert_model, tmp_path):
+    lora = train("lora", model=bert_model, **{**FAST, "lora": "r=2,merge=false"})
     cut = SentenceTransformer(str(bert_model), device="cpu", truncate_dim=16)
     cut.save_pretrained(str(tmp_path / "cut"), create_model_card=False)
     for model, problem in ((lora.path, "LoRA matrices that are not merged"), (tmp_path / "cut", "truncate_dim")):

@@ -1,7 +1,5 @@
 """``--overwrite``: the folder holds the old run or the new one, whole, whatever ends the process."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from pathlib import Path
@@ -11,8 +9,6 @@ import pytest
 from transformers import TrainerCallback
 
 import opera
-from opera.core.errors import RunFolderError
-from opera.run_folder.folder import Run
 from opera.run_folder.housekeeping import new_folder, run_started_after
 from processes import Child, start
 from small_runs import SMALL, assert_same_run, train_command, weights
@@ -21,18 +17,18 @@ UNDER_FAULT = Path(__file__).parents[1] / "chaos" / "under_fault.py"
 
 
 @pytest.fixture(scope="module")
-def old(beir: Path, static_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def old(beir, static_model, tmp_path_factory) -> opera.Run:
     return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("old") / "run", method="dp", **SMALL)
 
 
 @pytest.fixture
-def out(old: Run, tmp_path: Path) -> Path:
+def out(old, tmp_path) -> Path:
     shutil.copytree(old.path, tmp_path / "run")
     (tmp_path / "run" / "my-notes.txt").write_text("keep me")
     return tmp_path / "run"
 
 
-class Fails(TrainerCallback):  # type: ignore[misc]
+class Fails(TrainerCallback):
     """Raises an error after a step."""
 
     def __init__(self, step: int) -> None:
@@ -43,18 +39,16 @@ class Fails(TrainerCallback):  # type: ignore[misc]
             raise RuntimeError("the device is lost")
 
 
-def test_a_failed_run_leaves_the_old_one_and_continues(
-    beir: Path, static_model: Path, old: Run, out: Path, tmp_path: Path
-) -> None:
+def test_a_failed_run_leaves_the_old_one_and_continues(beir, static_model, old, out, tmp_path):
     settings: dict[str, Any] = {"model": static_model, "out": out, "method": "dp", "seed": 1, **SMALL}
     started = time.time()
     assert not run_started_after(out, started)
     for step in (1, 5):
         with pytest.raises(RuntimeError, match="the device is lost"):
             opera.adapt(beir, **settings, overwrite=True, callbacks=[Fails(step)])
-        assert_same_run(Run.open(out), old)
+        assert_same_run(opera.Run.open(out), old)
         assert run_started_after(out, started)  # which tells the user to resume
-    with pytest.raises(RunFolderError, match="was started differently"):
+    with pytest.raises(opera.RunFolderError, match="was started differently"):
         opera.adapt(beir, **{**settings, "seed": 2}, resume=True)
     run = opera.adapt(beir, **settings, resume=True)
     assert run.training.resumed_from == 4
@@ -73,22 +67,20 @@ def overwritten(beir: Path, model: Path, out: Path, fault: str, at: int, *more: 
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_the_folder_holds_a_whole_run(
-    beir: Path, static_model: Path, old: Run, tmp_path: Path
-) -> None:
+def test_killed_at_any_moment_the_folder_holds_a_whole_run(beir, static_model, old, tmp_path):
     """Among the last changes of the files are those before and after the exchange."""
     home = tmp_path / "home"
     shutil.copytree(old.path, home / "run")
     child = overwritten(beir, static_model, home / "run", "none", 10**9, "--overwrite")
     assert child.wait() == 0, child.log.read_text()
     count = int(child.log.read_text().split()[-2])
-    new, outcomes = weights(Run.open(home / "run")), set()
+    new, outcomes = weights(opera.Run.open(home / "run")), set()
     for back in (count // 2, 12, 6, 5, 4, 3, 2, 1, 0):
         shutil.rmtree(home)
         shutil.copytree(old.path, home / "run")
         child = overwritten(beir, static_model, home / "run", "kill", count - back, "--overwrite")
         assert child.wait() == -9, child.log.read_text()
-        run = Run.open(home / "run")
+        run = opera.Run.open(home / "run")
         assert run.finished
         run.measures, run.review(), run.per_query()
         assert weights(run) in (weights(old), new)
@@ -97,6 +89,6 @@ def test_killed_at_any_moment_the_folder_holds_a_whole_run(
         goes_on = run.settings["seed"] == 1 or (new_folder(home / "run") / "run.json").exists()
         end = overwritten(beir, static_model, home / "run", "none", 10**9, "--resume" if goes_on else "--overwrite")
         assert end.wait() == 0, end.log.read_text()
-        assert weights(Run.open(home / "run")) == new
+        assert weights(opera.Run.open(home / "run")) == new
         assert {path.name for path in home.iterdir()} == {"run"}
     assert outcomes == {weights(old), new}

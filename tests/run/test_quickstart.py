@@ -1,7 +1,5 @@
 """The quickstart with the real MiniLM, cut down to seconds; `make quickstart` runs it whole."""
 
-from __future__ import annotations
-
 import io
 import shlex
 from pathlib import Path
@@ -21,7 +19,7 @@ from opera.methods import DEFAULT_METHOD
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch) -> None:
     """The data come from a small package, with few queries."""
     for name, value in {"TRAIN_QUERIES": 16, "TEST_QUERIES": 4, "PACKAGE": "opera"}.items():
         monkeypatch.setattr(q, name, value)
@@ -29,7 +27,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def base(monkeypatch: pytest.MonkeyPatch) -> None:
+def base(monkeypatch) -> None:
     def adapt(*_: object, out: Path, **settings: object) -> None:
         if not out.exists():
             write_unfinished_run(out, {"method": "ft"}, "data")
@@ -38,7 +36,7 @@ def base(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_quickstart_end_to_end(tmp_path: Path) -> None:
+def test_quickstart_end_to_end(tmp_path):
     run = q.quickstart(tmp_path / "quickstart")
     assert run.finished
     assert (run.record.model.source, run.settings["method"]) == ("minilm", DEFAULT_METHOD)
@@ -57,7 +55,7 @@ def test_quickstart_end_to_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("base")
-def test_an_earlier_quickstart_is_replaced_when_asked(tmp_path: Path) -> None:
+def test_an_earlier_quickstart_is_replaced_when_asked(tmp_path):
     with pytest.raises(SettingError, match="unknown method"):
         q.quickstart(tmp_path, method="dq")
     q.quickstart(tmp_path)

@@ -1,7 +1,5 @@
 """What a run reports is what sentence-transformers gives: the base model's folder before, the saved folder after."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,6 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 
 import opera
 from opera.retrieval.measures import Ranking, parse_measures, per_query
-from opera.run_folder.folder import Run
 from small_runs import SMALL
 
 MEASURE = "nDCG@10"
@@ -33,14 +30,14 @@ def served(folder: Path, data: Any, split: str = "test") -> float:
     return float(per_query(ranking, qrels, parse_measures(MEASURE))[MEASURE].mean())
 
 
-def assert_served(run: Run, folder: Path, data: Path) -> None:
+def assert_served(run: opera.Run, folder: Path, data: Path) -> None:
     assert run.settings["precision"] == "fp32", "sentence-transformers computes in fp32"
     reported = [run.measures[when][MEASURE] for when in ("base", "final")]
     assert reported == pytest.approx([served(folder, data), served(run.model_path, data)], abs=1e-9)
 
 
 @pytest.fixture
-def folder_of(static_model: Path, bert_model: Path, tmp_path: Path) -> Callable[..., Path]:
+def folder_of(static_model, bert_model, tmp_path) -> Callable[..., Path]:
     """Save a small model without its Normalize, with another similarity, prompts or lengths."""
 
     def save(kind: str, similarity: str, **lengths: int) -> Path:
@@ -61,9 +58,7 @@ def folder_of(static_model: Path, bert_model: Path, tmp_path: Path) -> Callable[
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot", pytest.param("manhattan", marks=pytest.mark.slow)])
-def test_figures_are_those_of_the_folders_by_any_similarity(
-    similarity: str, folder_of: Callable[..., Path], beir: Path, tmp_path: Path
-) -> None:
+def test_figures_are_those_of_the_folders_by_any_similarity(similarity, folder_of, beir, tmp_path):
     folder = folder_of("static", similarity)
     run = opera.adapt(beir, model=folder, out=tmp_path / "run", **NO_GUARD)
     assert_served(run, folder, beir)
@@ -73,9 +68,7 @@ def test_figures_are_those_of_the_folders_by_any_similarity(
 
 
 @pytest.mark.parametrize("adapter", [None, "query"])
-def test_a_base_model_that_is_kept_keeps_its_settings(
-    adapter: str | None, folder_of: Callable[..., Path], beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_base_model_that_is_kept_keeps_its_settings(adapter, folder_of, beir, tmp_path, monkeypatch):
     monkeypatch.setattr("opera.guard.choice.choose_mixing_weight", lambda *_: 0.0)
     folder = folder_of("static", "dot")
     run = opera.adapt(beir, model=folder, out=tmp_path / "run", **SMALL, method="ft", adapter=adapter)
@@ -90,9 +83,7 @@ CHANGES = {"query_prompt": "common5 t3w1 ", "max_query_length": 7, "max_passage_
 
 
 @pytest.mark.parametrize("more", [{}, {"adapter": "both"}, {"lora": {"r": 2}}], ids=["all", "adapter", "lora"])
-def test_figures_are_those_of_the_folders_with_other_prompts_and_lengths(
-    more: dict[str, Any], folder_of: Callable[..., Path], beir: Path, tmp_path: Path
-) -> None:
+def test_figures_are_those_of_the_folders_with_other_prompts_and_lengths(more, folder_of, beir, tmp_path):
     folder = folder_of("bert", "manhattan", max_seq_length=20, query_length=9)
     run = opera.adapt(beir, model=folder, out=tmp_path / "run", **NO_GUARD, **CHANGES, **more)
     assert_served(run, folder, beir)
@@ -103,19 +94,14 @@ def test_figures_are_those_of_the_folders_with_other_prompts_and_lengths(
     assert evaluation.measures[MEASURE] == pytest.approx(run.measures["final"][MEASURE])
 
 
-def test_the_guard_compares_the_folder_as_it_is(
-    folder_of: Callable[..., Path], make_beir: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_the_guard_compares_the_folder_as_it_is(folder_of, make_beir, tmp_path):
     data, folder = make_beir(dev=True), folder_of("bert", "dot", max_seq_length=20)
     run = opera.adapt(data, model=folder, out=tmp_path / "run", **SMALL)
-    assert run.record.guard is not None
     assert run.record.guard.curve[0].mean == pytest.approx(served(folder, data, "dev"), abs=1e-9)
     assert_served(run, folder, data)
 
 
-def test_first_dimensions_are_measured_as_they_are_served(
-    folder_of: Callable[..., Path], beir: Path, tmp_path: Path
-) -> None:
+def test_first_dimensions_are_measured_as_they_are_served(folder_of, beir, tmp_path):
     folder = folder_of("bert", "dot")
     run = opera.adapt(beir, model=folder, out=tmp_path / "run", matryoshka="4,8,32", **NO_GUARD)
     assert run.settings["matryoshka"] == [8, 4], "the whole always counts"
@@ -127,7 +113,7 @@ def test_first_dimensions_are_measured_as_they_are_served(
         assert getattr(size, when)[MEASURE] == pytest.approx(served(tmp_path / when, beir), abs=1e-9)
 
 
-def test_what_trains_is_chosen_by_the_cosine(folder_of: Callable[..., Path], beir: Path) -> None:
+def test_what_trains_is_chosen_by_the_cosine(folder_of, beir):
     """Scores, negatives and the diagnosis are for training, which uses the cosine."""
     uses: list[Callable[[Path], Any]] = [
         lambda folder: opera.score(beir, model=folder).drop_columns([]),
@@ -139,7 +125,7 @@ def test_what_trains_is_chosen_by_the_cosine(folder_of: Callable[..., Path], bei
 
 
 @pytest.fixture(scope="module")
-def small_bert(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_bert(shared, tmp_path_factory) -> Path:
     """A trained BERT of two layers with mean pooling. It reads 32 tokens: emulated bfloat16 is slow."""
     transformer = Transformer(str(shared / "models" / "splade-tiny"), max_seq_length=32)
     pooling = Pooling(transformer.get_embedding_dimension(), "mean")
@@ -154,8 +140,8 @@ def small_bert(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", ["toollens", "scifact", "nfcorpus", "entailmentbank"])
 def test_the_folder_in_fp32_gives_the_final_figure_to_within_a_fifth_of_a_point(
-    name: str, precision: str, shared: Path, small_bert: Path, tmp_path: Path
-) -> None:
+    name, precision, shared, small_bert, tmp_path
+):
     """docs/deploy.md says so. bfloat16 keeps 8 bits, which swaps only documents with nearly the same score."""
     data, model = shared / "data" / name, {"fp32": shared / "models" / "potion-base-4m", "bf16": small_bert}[precision]
     settings = {**NO_GUARD, "temperature": 0.05, "precision": precision}

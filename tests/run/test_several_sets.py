@@ -1,7 +1,5 @@
 """Runs on several data sets: draws by shares, negatives and rankings within a set, measures of each."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -13,20 +11,18 @@ import pytest
 import opera
 from commands import opera_here
 from opera.config.recipe import make_recipe
-from opera.core.errors import DataError, SettingError
 from opera.data import Mixture, load_all, load_data
 from opera.data.id_lists import with_teacher
 from opera.deployment import export as export_module
 from opera.training.build import build_training_set
-from opera.training.prepare import load_and_check
 from opera.training.prepare_data import prepare_data
 from opera.training.trainer import make_sampler
-from small_runs import FAST, SMALL
+from small_runs import FAST, SMALL, prepare
 from tiny_world import write_beir
 
 
 @pytest.fixture(scope="module")
-def sets(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def sets(tmp_path_factory) -> list[Path]:
     """Two data sets over the same words; the second has no test split of its own."""
     home = tmp_path_factory.mktemp("sets")
     first, second = write_beir(home / "first"), write_beir(home / "second", 60, 20, 4)
@@ -35,7 +31,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def prepared(sets: list[Path], model: Path, **settings: Any) -> Any:
-    return load_and_check(load_all(sets), str(model), make_recipe({**SMALL, "guard": False, **settings}))
+    return prepare(sets, model, **{**SMALL, "guard": False, **settings})
 
 
 def in_set(data: Mixture, rows: np.ndarray) -> np.ndarray:
@@ -43,7 +39,7 @@ def in_set(data: Mixture, rows: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("negatives", ["random", "hard"])
-def test_negatives_are_documents_of_the_querys_own_set(negatives: str, sets: list[Path], static_model: Path) -> None:
+def test_negatives_are_documents_of_the_querys_own_set(negatives, sets, static_model):
     run = prepared(sets, static_model, negatives=negatives, method="dp")
     built = build_training_set(run)
     queries = np.arange(built.pairs.n_queries)
@@ -55,7 +51,7 @@ def test_negatives_are_documents_of_the_querys_own_set(negatives: str, sets: lis
     assert (in_set(run.data.with_splits, built.pairs.pair_doc) == owner[built.pairs.pair_query]).all()
 
 
-def test_every_part_of_an_accumulated_step_mixes_the_sets(sets: list[Path], static_model: Path) -> None:
+def test_every_part_of_an_accumulated_step_mixes_the_sets(sets, static_model):
     settings = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2, "mix": "equal"}
     run = prepared(sets, static_model, method="ft", **settings)
     sampler = make_sampler(build_training_set(run), run.recipe)
@@ -64,18 +60,18 @@ def test_every_part_of_an_accumulated_step_mixes_the_sets(sets: list[Path], stat
     assert np.bincount(batch.sets).tolist() == [16, 16]
 
 
-def test_each_set_needs_a_relevant_document_in_its_dev(sets: list[Path], tmp_path: Path) -> None:
+def test_each_set_needs_a_relevant_document_in_its_dev(sets, tmp_path):
     """So that a run ends at once, and not after it has encoded the corpus."""
     second = shutil.copytree(sets[1], tmp_path / "second")
     (second / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\ntrain0\td1\t0\n")
-    with pytest.raises(DataError, match="second: split 'dev' has no judgement above 0: nothing to measure"):
+    with pytest.raises(opera.DataError, match="second: split 'dev' has no judgement above 0: nothing to measure"):
         prepare_data(load_all([sets[0], second]), make_recipe(SMALL))
 
 
-def test_a_teachers_ids_have_the_name_of_their_set(sets: list[Path], tmp_path: Path) -> None:
+def test_a_teachers_ids_have_the_name_of_their_set(sets, tmp_path):
     path, data = tmp_path / "scores.tsv", load_all(sets)
     path.write_text("query_id\tdoc_id\tscore\nq0\td0\t1\n")
-    with pytest.raises(DataError, match="ids must be SET/ID, where SET is one of first, second"):
+    with pytest.raises(opera.DataError, match="ids must be SET/ID, where SET is one of first, second"):
         with_teacher(data, path)
     rows = [("first/train0", "first/d1", 1), ("second/train1", "second/d2", 2), ("first/train0", "second/d0", 3)]
     path.write_text("query_id\tdoc_id\tscore\n" + "".join(f"{q}\t{d}\t{s}\n" for q, d, s in rows))
@@ -89,9 +85,7 @@ def test_a_teachers_ids_have_the_name_of_their_set(sets: list[Path], tmp_path: P
 
 
 @pytest.mark.parametrize(("settings", "fraction"), [({}, None), ({"mix": "first=1,second=3"}, 0.25)])
-def test_a_run_measures_each_set_on_its_own_documents(
-    settings: dict[str, Any], fraction: float | None, sets: list[Path], static_model: Path, tmp_path: Path
-) -> None:
+def test_a_run_measures_each_set_on_its_own_documents(settings, fraction, sets, static_model, tmp_path):
     run = opera.adapt(sets[0], also=sets[1:], model=static_model, out=tmp_path / "run", method="ft", **FAST, **settings)
     first, second = run.record.sets
     assert (first.name, second.name) == ("first", "second")
@@ -113,13 +107,7 @@ def test_a_run_measures_each_set_on_its_own_documents(
     assert [part.name for part in measured.data_sets] == ["first", "second"], "an export measures on them too"
 
 
-def test_the_command_takes_more_sets(
-    sets: list[Path],
-    static_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_command_takes_more_sets(sets, static_model, tmp_path, monkeypatch, capsys):
     command = ["train", str(sets[0]), "--also", str(sets[1]), "--mix", "equal", "--model", str(static_model)]
     command += ["--steps", "4", "--set", "guard=false", "--method", "ft", "--out", "run", "--json"]
     done = opera_here(tmp_path, command, monkeypatch, capsys)
@@ -127,15 +115,12 @@ def test_the_command_takes_more_sets(
 
 
 @pytest.mark.parametrize(
-    ("number", "settings", "message"),
+    ("settings", "message"),
     [
-        (1, {"one_set_per_step": True}, "one_set_per_step=True: needs several data sets"),
-        (2, {"mix": "first=1"}, "mix=first=1: must have a number for first, second, and no other name"),
-        (2, {"adapter": "query"}, "adapter=query: an adapter trains on one data set"),
+        ({"mix": "first=1"}, "mix=first=1: must have a number for first, second, and no other name"),
+        ({"adapter": "query"}, "adapter=query: an adapter trains on one data set"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(
-    number: int, settings: dict[str, Any], message: str, sets: list[Path], static_model: Path
-) -> None:
-    with pytest.raises(SettingError, match=message):
-        prepared(sets[:number], static_model, **settings)
+def test_settings_that_do_not_fit_are_refused(settings, message, sets, static_model):
+    with pytest.raises(opera.SettingError, match=message):
+        prepared(sets, static_model, **settings)

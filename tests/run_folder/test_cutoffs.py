@@ -1,20 +1,15 @@
 """Cut-offs: chosen so that the promised precision holds on new queries, kept in a run, and used by a search."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import opera
-from opera.core.errors import SettingError
 from opera.core.figures import fraction_interval
 from opera.identity import Origin
 from opera.run_folder.cutoffs import PRECISIONS, CutoffRecord, fit_cutoffs
-from opera.run_folder.folder import Run
 
 
 def sample(rng: np.random.Generator, count: int, informative: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -24,7 +19,7 @@ def sample(rng: np.random.Generator, count: int, informative: bool) -> tuple[np.
 
 
 @pytest.mark.parametrize("digits", [2, 7])
-def test_the_curve_counts_the_answers_of_candidates_that_only_scores_decide(digits: int) -> None:
+def test_the_curve_counts_the_answers_of_candidates_that_only_scores_decide(digits):
     scores, is_relevant = sample(np.random.default_rng(0), 300, informative=True)
     scores = np.round(scores, digits)
     curve = fit_cutoffs(scores, is_relevant).curve
@@ -37,7 +32,7 @@ def test_the_curve_counts_the_answers_of_candidates_that_only_scores_decide(digi
     assert answered[0] == 300
 
 
-def test_the_promised_precision_holds_on_new_queries() -> None:
+def test_the_promised_precision_holds_on_new_queries():
     """Above a score s, (1 + s) / 2 of the answers are relevant; for scores that say nothing, 0.6 are."""
     rng = np.random.default_rng(0)
     chosen = [fit_cutoffs(*sample(rng, 500, informative=True)).cutoff(0.8) for _ in range(100)]
@@ -49,7 +44,7 @@ def test_the_promised_precision_holds_on_new_queries() -> None:
     assert sum(cutoff is not None for cutoff in no_use) < 10
 
 
-def test_the_interval_holds_although_the_same_queries_choose_the_cutoff() -> None:
+def test_the_interval_holds_although_the_same_queries_choose_the_cutoff():
     """Above a score s, 0.7 + s / 5 of the answers are relevant, so 80% is reached from s = 0.5."""
     rng, chosen = np.random.default_rng(0), []
     for _ in range(300):
@@ -66,7 +61,7 @@ def test_the_interval_holds_although_the_same_queries_choose_the_cutoff() -> Non
 
 
 @pytest.mark.parametrize(("target", "fewest"), [(0.7, 15), (0.8, 24), (0.9, 51)])
-def test_so_many_relevant_answers_reach_a_precision(target: float, fewest: int) -> None:
+def test_so_many_relevant_answers_reach_a_precision(target, fewest):
     """One of five starts has a fifth of 2.5%: all of n answers are relevant with a probability of target ** n."""
     assert target**fewest <= 0.005 < target ** (fewest - 1)
     for count in (fewest - 1, fewest):
@@ -75,15 +70,14 @@ def test_so_many_relevant_answers_reach_a_precision(target: float, fewest: int) 
         assert (cutoff is None) == (count < fewest)
 
 
-def test_an_interval_of_a_fraction_is_exact() -> None:
+def test_an_interval_of_a_fraction_is_exact():
     assert fraction_interval(8, 10) == pytest.approx((0.4439, 0.9748), abs=1e-4)
     assert fraction_interval(10, 10) == pytest.approx((0.025 ** (1 / 10), 1))
     assert fraction_interval(0, 10) == pytest.approx((0, 1 - 0.025 ** (1 / 10)))
 
 
-def test_a_run_records_what_its_best_documents_are(trained: Run, tmp_path: Path) -> None:
+def test_a_run_records_what_its_best_documents_are(trained, tmp_path):
     record = trained.record.cutoffs
-    assert record is not None
     first = record.curve[0]
     assert record.queries == first.answered == trained.per_query().num_rows
     assert first.relevant == trained.per_query()["final Success@1"].to_numpy().sum()
@@ -92,18 +86,17 @@ def test_a_run_records_what_its_best_documents_are(trained: Run, tmp_path: Path)
     assert "<summary>When not to answer" in opera.report(trained.path, tmp_path / "report.html").read_text()
 
 
-def test_a_search_takes_the_cutoff_of_a_precision(trained: Run, tmp_path: Path) -> None:
+def test_a_search_takes_the_cutoff_of_a_precision(trained, tmp_path):
     record = fit_cutoffs(np.linspace(0, 1, 200, dtype=np.float32), np.arange(200) >= 100)
     assert [cutoff.target for cutoff in record.cutoffs] == list(PRECISIONS)
     copy = shutil.copytree(trained.model_path, tmp_path / "copy")
     origin = Origin.read(copy)
     origin.model_copy(update={"cutoffs": record}).write(copy)
     cutoff = record.cutoff(0.8)
-    assert cutoff is not None
     for options in ({"min_precision": 0.8}, {"cutoff": cutoff.score}):
         documents = opera.search(trained.path, "t1w5 t1w6", model=copy, top=20, **options)
         assert [row.good_enough for row in documents] == [row.score >= cutoff.score for row in documents]
     nothing = CutoffRecord(queries=200, curve=record.curve[:1], cutoffs=[])
     origin.model_copy(update={"cutoffs": nothing}).write(copy)
-    with pytest.raises(SettingError):
+    with pytest.raises(opera.SettingError):
         opera.search(trained.path, "t1w5 t1w6", model=copy, min_precision=0.8)

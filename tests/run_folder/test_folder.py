@@ -1,7 +1,5 @@
 """A run folder: when it is free, what is cleared, and files that are written whole or not at all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from opera.run_folder.record import RecordedName
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path) -> Path:
     write_unfinished_run(tmp_path / "run", {"method": "ft"}, "my-data")
     return tmp_path / "run"
 
@@ -31,20 +29,20 @@ def files(folder: Path) -> set[str]:
 
 
 class TestCheckOutFolder:
-    def test_a_new_or_an_empty_folder_is_free(self, tmp_path: Path) -> None:
+    def test_a_new_or_an_empty_folder_is_free(self, tmp_path):
         for path in (tmp_path, tmp_path / "a" / "b"):
             check_out_folder(path, resume=False, overwrite=False)
             check_out_folder(path, resume=False, overwrite=True)
         assert files(tmp_path) == set()
 
-    def test_a_run_is_resumed_or_overwritten_with_its_model(self, run: Path) -> None:
+    def test_a_run_is_resumed_or_overwritten_with_its_model(self, run):
         for name in ("config.json", "1_Pooling/config.json"):
             (run / "model" / name).parent.mkdir(parents=True, exist_ok=True)
             (run / "model" / name).touch()
         check_out_folder(run, resume=True, overwrite=False)
         check_out_folder(run, resume=False, overwrite=True)
 
-    def test_leftovers_of_a_killed_start_are_no_obstacle_and_hidden_files_of_others_are(self, tmp_path: Path) -> None:
+    def test_leftovers_of_a_killed_start_are_no_obstacle_and_hidden_files_of_others_are(self, tmp_path):
         unfinished(tmp_path / "run.json").touch()
         check_out_folder(tmp_path, resume=False, overwrite=False)
         (tmp_path / ".model-notes").touch()
@@ -55,9 +53,7 @@ class TestCheckOutFolder:
 
 
 @pytest.mark.parametrize("in_one_step", [True, False])
-def test_a_new_run_replaces_opera_files_and_keeps_files_of_others(
-    run: Path, in_one_step: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_run_replaces_opera_files_and_keeps_files_of_others(run, in_one_step, monkeypatch):
     if not in_one_step:
         monkeypatch.setattr("sys.platform", "other")
     for name in (
@@ -92,7 +88,7 @@ def test_a_new_run_replaces_opera_files_and_keeps_files_of_others(
     assert (run / "report.html").exists()
 
 
-def test_a_run_json_of_others_makes_no_run(tmp_path: Path) -> None:
+def test_a_run_json_of_others_makes_no_run(tmp_path):
     (tmp_path / "run.json").write_text('{"name": "my experiment"}')
     assert not holds_run(tmp_path)
     with pytest.raises(RunFolderError, match="not a run folder"):
@@ -101,7 +97,7 @@ def test_a_run_json_of_others_makes_no_run(tmp_path: Path) -> None:
         check_out_folder(tmp_path, resume=False, overwrite=True)
 
 
-def test_arrays_of_objects_are_not_unpickled(tmp_path: Path) -> None:
+def test_arrays_of_objects_are_not_unpickled(tmp_path):
     mark = tmp_path / "code-ran"
     np.savez(tmp_path / "x.npz", a=np.array([Bomb(mark)], dtype=object))
     with pytest.raises(RunFolderError):
@@ -109,7 +105,7 @@ def test_arrays_of_objects_are_not_unpickled(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def test_tables_in_a_record_of_an_older_version_are_one_string() -> None:
+def test_tables_in_a_record_of_an_older_version_are_one_string():
     old = (
         "tables:documents=a%20b.csv&pairs.train=p.csv&pairs=q.csv&columns.id=an%20id&encoding=cp1252&skip_bad_rows=true"
     )

@@ -1,7 +1,5 @@
 """``opera review``: what a run writes for it, the page, and the table for another judge."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -14,16 +12,14 @@ import numpy as np
 import pytest
 
 import opera
-from commands import Opera
 from opera.labels.review import in_order
-from opera.run_folder.folder import Run
-from tiny_world import write_noisy_beir
+from tiny_world import write_noisy_beir, write_table
 
 HOSTILE = "</script><script>alert(1)</script>"
 
 
 @pytest.fixture(scope="module")
-def run(static_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(static_model, tmp_path_factory) -> opera.Run:
     """A run on pairs 40% of which are random, and whose queries hold HTML."""
     folder = write_noisy_beir(tmp_path_factory.mktemp("review") / "data", wrong_grade=1)
     queries = folder / "queries.jsonl"
@@ -38,7 +34,7 @@ def data_of(page: Path) -> dict[str, Any]:
     return dict(json.loads(match[1]))
 
 
-def test_the_page_holds_every_list_and_its_texts_stay_texts(run: Run) -> None:
+def test_the_page_holds_every_list_and_its_texts_stay_texts(run):
     page = opera.review(run.path)
     assert page == run.path / "review.html"
     data = data_of(page)
@@ -51,7 +47,7 @@ def test_the_page_holds_every_list_and_its_texts_stay_texts(run: Run) -> None:
     assert len({item["id"] for item in data["items"]}) == len(data["items"])
 
 
-def test_items_are_of_the_run(run: Run) -> None:
+def test_items_are_of_the_run(run):
     pairs = {*zip(*(run.pairs()[name].to_pylist() for name in ("query_id", "doc_id")), strict=True)}
     record = run.review()
     train = record["train"]
@@ -67,7 +63,7 @@ def test_items_are_of_the_run(run: Run) -> None:
     assert all(item["final"] < item["base"] for item in changes["losses"])
 
 
-def test_a_notebook_shows_the_table_and_the_noise(run: Run) -> None:
+def test_a_notebook_shows_the_table_and_the_noise(run):
     page = run._repr_html_()
     assert page is not None
     base, final = (100 * run.measures[model]["nDCG@10"] for model in ("base", "final"))
@@ -75,13 +71,13 @@ def test_a_notebook_shows_the_table_and_the_noise(run: Run) -> None:
     assert "of the training pairs look" in page
 
 
-def test_the_same_run_gives_the_same_page_and_another_number_of_items(run: Run, tmp_path: Path) -> None:
+def test_the_same_run_gives_the_same_page_and_another_number_of_items(run, tmp_path):
     pages = [opera.review(run, tmp_path / f"{number}.html", items=20) for number in range(2)]
     assert pages[0].read_bytes() == pages[1].read_bytes()
     assert len(data_of(pages[0])["items"]) <= 20
 
 
-def test_a_table_for_another_judge_can_be_given_back(run: Run, static_model: Path, tmp_path: Path) -> None:
+def test_a_table_for_another_judge_can_be_given_back(run, static_model, tmp_path):
     table = opera.review(run, tmp_path / "review.csv")
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -89,17 +85,14 @@ def test_a_table_for_another_judge_can_be_given_back(run: Run, static_model: Pat
     pairs = [row for row in rows if row["list"] == "pairs"]
     for row, decision in zip(pairs, ("wrong", "correct", "correct"), strict=False):
         row["decision"] = decision
-    with table.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
+    write_table(table, rows)
     again = opera.adapt(run.record.data.source, model=static_model, out=tmp_path / "run", max_steps=2, decisions=table)
     done = f"1 pair removed, 0 added, 2 confirmed by {table}"
     assert again.record.data.notes[-1].endswith(done)
     assert opera.inspect(run.record.data.source, model=static_model, decisions=table).notes[-1] == done
 
 
-def test_any_beginning_of_a_list_holds_a_random_sample_of_each_stratum() -> None:
+def test_any_beginning_of_a_list_holds_a_random_sample_of_each_stratum():
     listed, unlisted = np.arange(50), np.arange(50, 1000)
     counts = np.zeros(1000)
     for seed in range(400):
@@ -114,9 +107,7 @@ def test_any_beginning_of_a_list_holds_a_random_sample_of_each_stratum() -> None
 
 
 @pytest.mark.slow
-def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(
-    run: Run, static_model: Path, tmp_path: Path
-) -> None:
+def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(run, static_model, tmp_path):
     """Needs ``pip install playwright`` and Chromium of the distribution."""
     browsers = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -164,7 +155,7 @@ def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(
         assert listed.isdisjoint((row["query_id"], row["doc_id"]) for row in csv.DictReader(file))
 
 
-def test_decisions_of_earlier_rounds_are_in_the_printed_command(trained: Run, tmp_path: Path, run_opera: Opera) -> None:
+def test_decisions_of_earlier_rounds_are_in_the_printed_command(trained, tmp_path, run_opera):
     shutil.copytree(trained.path, tmp_path / "run")
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     record["settings"]["decisions"] = ["decisions.csv"]

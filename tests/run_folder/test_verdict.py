@@ -1,7 +1,5 @@
 """The guard's choice in plain words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -50,19 +48,19 @@ FEW = "Too few dev queries to tell (19 of 20): "
         ),
     ],
 )
-def test_no_more_is_said_than_dev_and_test_say(changes: dict[str, Any], sentence: str, gain: bool) -> None:
+def test_no_more_is_said_than_dev_and_test_say(changes, sentence, gain):
     assert verdict_sentence(record(**changes)).startswith(sentence)
     assert len(verdict_sentence(record(**changes)).split()) <= 25
     assert (verdict_of(record(**changes)) == "better") is gain
 
 
-def test_of_few_queries_no_interval_is_printed() -> None:
+def test_of_few_queries_no_interval_is_printed():
     dev, test = measured(-2.5, 2.2, queries=19), measured(-1, 1, queries=2)
     few = record(dev_verdict="same", dev_queries=19, dev=dev, test=test)
     assert verdict_sentence(few) == f"{FEW}nDCG@10 30.0 -> 30.0 (0.0) on 2 test queries"
 
 
-def test_reasons_for_doubt() -> None:
+def test_reasons_for_doubt():
     assert list(warnings_of(record())) == []
     assert len(list(warnings_of(record(dev_seen=0.9, test_seen=0.1, dev_queries=33, test=measured(-0.08, -0.01))))) == 3
     assert len(list(warnings_of(record(expected_documents="new", test_seen=None)))) == 1

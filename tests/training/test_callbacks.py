@@ -1,20 +1,16 @@
 """Signals while training, and the services that curves and the guard's choice are logged to."""
 
-from __future__ import annotations
-
 import signal
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from transformers import TrainerCallback
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
-import opera
 from opera.core.errors import SettingError
 from opera.run_folder.folder import Run
 from processes import start
-from small_runs import SMALL, InterruptedAt, assert_same_run, train_command
+from small_runs import SMALL, assert_same_run, interrupted_at, train_command
 
 SIGNALLED = """
 import functools, sys
@@ -31,7 +27,7 @@ main()
 """
 
 
-def test_a_signal_saves_a_checkpoint_and_the_run_resumes(beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_a_signal_saves_a_checkpoint_and_the_run_resumes(beir, static_model, tmp_path):
     """The sixth step waits for the signal before it begins."""
     script, out, reached = tmp_path / "signalled.py", tmp_path / "run", tmp_path / "reached"
     script.write_text(SIGNALLED)
@@ -49,7 +45,7 @@ def test_a_signal_saves_a_checkpoint_and_the_run_resumes(beir: Path, static_mode
     assert Run.open(out).trace().num_rows == 12
 
 
-class Service(TrainerCallback):  # type: ignore[misc]
+class Service(TrainerCallback):
     """A service that keeps what is logged."""
 
     logs: ClassVar[list[dict[str, Any]]] = []
@@ -69,21 +65,19 @@ class Missing(Service):
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Any:
+def serve(monkeypatch) -> Any:
     return lambda service: monkeypatch.setitem(INTEGRATION_TO_CALLBACK, "wandb", service)
 
 
 SETTINGS = {**SMALL, "guard": False, "report_to": "wandb", "logging_steps": 2, "method": "dp", "learning_rate": 0.05}
 
 
-def test_the_curves_are_logged_and_services_change_nothing(
-    serve: Any, beir: Path, static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
-) -> None:
+def test_the_curves_are_logged_and_services_change_nothing(train, serve):
     """Settings without effect are no part of a run's identity, so it resumes without the service."""
     serve(Service)
     with interrupted_at(6):
-        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **SETTINGS)
-    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **SETTINGS)
+        train("cut", **SETTINGS)
+    run = train(**SETTINGS)
     lines = [logs for logs in Service.logs if "loss" in logs]
     assert [line["step"] for line in lines] == [2, 4, 6, 8]
     trace = run.trace().to_pylist()
@@ -92,15 +86,13 @@ def test_the_curves_are_logged_and_services_change_nothing(
         assert (line["opera/alpha"], line["opera/r"]) == (row["alpha"], row["r"])
     assert lines[-1]["opera/coverage_pairs"] == (run.pairs()["times_drawn"].to_numpy() > 0).mean()
     plain = {**SETTINGS, "report_to": "none", "logging_steps": 5, "save_steps": 2, "save_total_limit": 5}
-    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **plain)
+    resumed = train("cut", resume=True, **plain)
     assert resumed.training.resumed_from == 4
     assert_same_run(resumed, run)
 
 
-def test_a_service_without_its_package_is_refused_before_anything_is_written(
-    serve: Any, beir: Path, static_model: Path, tmp_path: Path
-) -> None:
+def test_a_service_without_its_package_is_refused_before_anything_is_written(train, serve, tmp_path):
     serve(Missing)
     with pytest.raises(SettingError, match=r"report_to=wandb: RuntimeError: requires wandb"):
-        opera.adapt(beir, model=static_model, out=tmp_path / "run", **SETTINGS)
+        train(**SETTINGS)
     assert not (tmp_path / "run").exists()

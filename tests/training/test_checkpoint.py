@@ -1,7 +1,5 @@
 """Checkpoints: runs that are killed, cut or damaged end like those that were not."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,51 +8,40 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import TrainerCallback
 
 import opera
 from attacks import Bomb, plant_bomb
-from opera.core.errors import InputError
-from opera.run_folder.folder import Run
-from small_runs import SMALL, InterruptedAt, assert_same_run
+from small_runs import SMALL, assert_same_run, interrupted_at
 
 TWELVE: dict[str, Any] = {**SMALL, "max_steps": 12}
 
 
-class StopAtTen(TrainerCallback):  # type: ignore[misc]
-    """Breaks a training off when step 10 has ended."""
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == 10:
-            raise KeyboardInterrupt
-
-
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+def uninterrupted(tmp_path_factory, beir, static_model) -> opera.Run:
     return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("uninterrupted") / "run", **TWELVE)
 
 
 @pytest.fixture(scope="module")
-def cut_once(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Path:
+def cut_once(tmp_path_factory, beir, static_model) -> Path:
     out = tmp_path_factory.mktemp("cut") / "run"
-    with pytest.raises(KeyboardInterrupt):
-        opera.adapt(beir, model=static_model, out=out, callbacks=[StopAtTen], **TWELVE)
+    with interrupted_at(10):
+        opera.adapt(beir, model=static_model, out=out, **TWELVE)
     return out
 
 
 @pytest.fixture
-def cut(cut_once: Path, tmp_path: Path) -> Path:
+def cut(cut_once, tmp_path) -> Path:
     """A run of twelve steps that broke off after the tenth, with checkpoints of steps 4 and 8."""
     return Path(shutil.copytree(cut_once, tmp_path / "cut"))
 
 
 @pytest.fixture
-def resume(beir: Path, static_model: Path) -> Callable[..., Run]:
+def resume(beir, static_model) -> Callable[..., opera.Run]:
     return lambda out, **more: opera.adapt(beir, model=static_model, out=out, **{"resume": True, **TWELVE, **more})
 
 
 @pytest.mark.parametrize("file", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
-def test_no_pickle_in_a_checkpoint_runs(file: str, cut: Path, resume: Callable[..., Run], tmp_path: Path) -> None:
+def test_no_pickle_in_a_checkpoint_runs(file, cut, resume, tmp_path):
     """A checkpoint may come from a stranger."""
     mark = tmp_path / "code-ran"
     torch.save(Bomb(mark), cut / "checkpoints" / "checkpoint-8" / file)
@@ -64,25 +51,21 @@ def test_no_pickle_in_a_checkpoint_runs(file: str, cut: Path, resume: Callable[.
 
 
 @pytest.mark.parametrize("asks", [False, True])
-def test_no_weights_in_a_checkpoint_are_unpickled(
-    asks: bool, beir: Path, bert_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
-) -> None:
+def test_no_weights_in_a_checkpoint_are_unpickled(asks, beir, bert_model, tmp_path):
     call: dict[str, Any] = {**SMALL, "guard": False, "model": bert_model, "out": tmp_path / "run"}
     with interrupted_at(6):
         opera.adapt(beir, **call)
     plant_bomb(tmp_path / "run" / "checkpoints" / "checkpoint-4", tmp_path / "code-ran", asks=asks)
-    with pytest.raises((InputError, UnpicklingError)):
+    with pytest.raises((opera.InputError, UnpicklingError)):
         opera.adapt(beir, resume=True, **call)
     assert not (tmp_path / "code-ran").exists()
 
 
-def test_a_run_goes_on_from_its_newest_complete_checkpoint(
-    uninterrupted: Run, cut: Path, resume: Callable[..., Run], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_goes_on_from_its_newest_complete_checkpoint(uninterrupted, cut, resume, caplog):
     (cut / "trace.parquet").write_bytes(b"PAR1")
     (cut / "checkpoints" / "checkpoint-8" / "complete").unlink()
     (cut / "checkpoints" / "checkpoint-old").mkdir()
-    seconds = Run.open(cut).record.seconds["train"]
+    seconds = opera.Run.open(cut).record.seconds["train"]
     with caplog.at_level("INFO", logger="opera"):
         resumed = resume(cut)
     assert "checkpoint-8 is incomplete" in caplog.text
@@ -92,9 +75,7 @@ def test_a_run_goes_on_from_its_newest_complete_checkpoint(
     assert (resumed.path / "draws.parquet").read_bytes() == (uninterrupted.path / "draws.parquet").read_bytes()
 
 
-def test_links_are_removed_and_not_followed(
-    uninterrupted: Run, cut: Path, resume: Callable[..., Run], tmp_path: Path
-) -> None:
+def test_links_are_removed_and_not_followed(uninterrupted, cut, resume, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "thesis.tex").write_text("years of work")

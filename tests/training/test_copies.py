@@ -1,7 +1,5 @@
 """Texts that occur under several ids: they are one document, or one query, in everything but the measures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +12,13 @@ from hypothesis import strategies as st
 
 import opera
 from opera.config.recipe import make_recipe
-from opera.data import GivenNegatives, Mixture, RetrievalData, TeacherScores, load_all
+from opera.data import GivenNegatives, Mixture, RetrievalData, TeacherScores
 from opera.data.decisions import with_decisions
 from opera.data.identity import documents_that_are_queries
-from opera.data.splits import ExpectedDocuments, draw_missing_splits, known_fraction
+from opera.data.splits import draw_missing_splits, known_fraction
 from opera.training.build import TrainingSet, build_training_set
-from opera.training.prepare import load_and_check
 from opera.training.prepare_data import prepare_data
+from small_runs import prepare
 from tiny_world import data_from_dicts, with_drawn_splits
 
 FILLERS = [f"f{n}" for n in range(12)]
@@ -45,16 +43,14 @@ def data() -> RetrievalData:
 
 
 def training_set(data: RetrievalData | Mixture, model: Path, **settings: Any) -> TrainingSet:
-    values = {"method": "ft", "max_steps": 2, "guard": False, **settings}
-    return build_training_set(load_and_check(load_all([data]), str(model), make_recipe(values)))
+    return build_training_set(prepare(data, model, **{"method": "ft", "max_steps": 2, "guard": False, **settings}))
 
 
 def listed(data: RetrievalData, built: TrainingSet) -> list[str]:
-    assert built.negatives.lists is not None
     return data.corpus.ids(built.negatives.lists.of_query(0))
 
 
-def test_queries_with_one_text_train_once_with_all_positives(data: RetrievalData) -> None:
+def test_queries_with_one_text_train_once_with_all_positives(data):
     train = prepare_data(Mixture.of(data), make_recipe({"guard": False})).with_splits.joined.split("train")
     judged = {
         name: dict(zip(data.corpus.ids(part.doc_rows), part.grades.tolist(), strict=True))
@@ -64,7 +60,7 @@ def test_queries_with_one_text_train_once_with_all_positives(data: RetrievalData
     assert judged == {"a": {"positive": 1, "second": 2}, **{f"q{n}": {f"f{n}": 1} for n in range(4)}}
 
 
-def test_no_copy_is_mined(data: RetrievalData, static_model: Path) -> None:
+def test_no_copy_is_mined(data, static_model):
     names = listed(data, training_set(data, static_model, negatives="hard", range=(1, len(CORPUS))))
     assert sorted(names) == sorted({"negative", *FILLERS})
     table = opera.mine(data, model=static_model, range=(1, len(CORPUS)), keep=len(CORPUS)).to_pydict()
@@ -74,7 +70,7 @@ def test_no_copy_is_mined(data: RetrievalData, static_model: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["given", "teacher"])
-def test_no_copy_is_taken_from_a_list(kind: str, data: RetrievalData, static_model: Path) -> None:
+def test_no_copy_is_taken_from_a_list(kind, data, static_model):
     """The list that came with ``b`` also counts for ``a``."""
     rows = data.corpus.find_rows(["copy", "question", "negative", "f1"])
     (query,) = data.queries.find_rows(["b"])
@@ -87,13 +83,13 @@ def test_no_copy_is_taken_from_a_list(kind: str, data: RetrievalData, static_mod
     assert sorted(listed(changed, training_set(changed, static_model, negatives=kind))) == ["f1", "negative"]
 
 
-def test_random_negatives_draw_each_text_by_one_id(data: RetrievalData, static_model: Path) -> None:
+def test_random_negatives_draw_each_text_by_one_id(data, static_model):
     built = training_set(data, static_model, negatives="random")
     drawn = built.negatives.sets[0].draw(np.zeros(500, dtype=np.int64), 4, 0, 0)
     assert set(data.corpus.ids(np.unique(drawn))) == CORPUS.keys() - {"copy"}
 
 
-def test_the_mask_of_a_batch_knows_copies_and_the_query_itself(data: RetrievalData, static_model: Path) -> None:
+def test_the_mask_of_a_batch_knows_copies_and_the_query_itself(data, static_model):
     built = training_set(data, static_model)
     rows = np.arange(len(CORPUS))
     assert data.corpus.ids(rows[built.negatives.known.contains(np.zeros(len(rows), dtype=np.int64), rows)]) == KNOWN
@@ -119,9 +115,7 @@ def texts(data: RetrievalData, split: str) -> tuple[set[str], set[str]]:
     expected_documents=st.sampled_from(["new", "known", "both"]),
     seed=st.integers(0, 5),
 )
-def test_no_text_of_a_drawn_split_trains(
-    repeats_of: list[int], what: str, expected_documents: ExpectedDocuments, seed: int
-) -> None:
+def test_no_text_of_a_drawn_split_trains(repeats_of, what, expected_documents, seed):
     data = copied(len(repeats_of), repeats_of, what)
     if len(set(data.query_group)) < 4 or len(set(data.document_group)) < 4:
         return
@@ -140,7 +134,7 @@ def test_no_text_of_a_drawn_split_trains(
 
 
 @pytest.mark.parametrize("expected_documents", ["new", "known"])
-def test_what_a_set_holds_out_does_not_train_through_another(expected_documents: ExpectedDocuments) -> None:
+def test_what_a_set_holds_out_does_not_train_through_another(expected_documents):
     """The second set has the same queries with other documents, and asks about the first set's documents."""
     first = copied(30, range(30), "queries")
     corpus = {f"e{i}": f"document {i}" for i in range(30)} | {f"x{i}": f"other {i}" for i in range(30)}
@@ -164,14 +158,14 @@ def test_what_a_set_holds_out_does_not_train_through_another(expected_documents:
     assert held_out == 90 - sum(len(part.splits[name].doc_rows) for part in drawn.data_sets for name in part.splits)
 
 
-def test_a_list_of_wrong_pairs_drops_their_copies(data: RetrievalData, tmp_path: Path) -> None:
+def test_a_list_of_wrong_pairs_drops_their_copies(data, tmp_path):
     path = tmp_path / "wrong.csv"
     path.write_text("query_id,doc_id,decision\nb,copy,wrong\n")
     train = with_decisions(Mixture.of(data), [path]).joined.split("train")
     assert sorted(data.queries.ids(train.query_rows[train.query_index])) == ["b", *(f"q{n}" for n in range(4))]
 
 
-def test_a_document_that_is_the_query_is_left_out_of_its_ranking(static_model: Path) -> None:
+def test_a_document_that_is_the_query_is_left_out_of_its_ranking(static_model):
     """By id and text, as in ArguAna: neither by the id alone, nor if it is judged relevant."""
     corpus = {"same": "t1w1 t1w2", "id": "t2w1 t2w2", "relevant": "t3w1 t3w2", "answer": "t1w1 t1w3"}
     queries = {"same": "t1w1  t1w2", "id": "t4w1 t4w2", "relevant": "t3w1 t3w2", "alone": "t1w1 t1w2"}
@@ -187,7 +181,7 @@ def test_a_document_that_is_the_query_is_left_out_of_its_ranking(static_model: P
     assert reciprocal["relevant"] == 1
 
 
-def test_positives_of_another_data_set_are_no_negatives(data: RetrievalData, static_model: Path) -> None:
+def test_positives_of_another_data_set_are_no_negatives(data, static_model):
     """The second set asks the same queries, has copies of the first set's documents, and other positives."""
     corpus = {f"c{name}": text for name, text in CORPUS.items()} | {f"n{n}": f"t{n}w7 new{n}" for n in range(9)}
     queries = {f"c{name}": text for name, text in QUERIES.items()}
@@ -199,7 +193,6 @@ def test_positives_of_another_data_set_are_no_negatives(data: RetrievalData, sta
     mixture = Mixture.of(data, other)
     both = mixture.joined
     built = training_set(mixture, static_model, negatives="hard", range="1:20")
-    assert built.negatives.lists is not None
 
     def texts_of_pairs(queries: np.ndarray, documents: np.ndarray) -> set[tuple[str, str]]:
         pairs = zip(both.queries.texts(built.train.query_rows[queries]), both.corpus.texts(documents), strict=True)

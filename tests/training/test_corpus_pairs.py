@@ -1,18 +1,10 @@
 """``opera.pairs``: sections of texts, and a table of weak pairs that ``opera train`` reads."""
 
-from __future__ import annotations
-
-import csv
-import json
-from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import opera
-from opera.core.errors import DataError
 from opera.training.corpus_pairs import sections_of
+from tiny_world import write_table
 
 LONG = "The text below is long enough to be a chunk of its own, about {}."
 DOCUMENTS = [
@@ -26,27 +18,10 @@ DOCUMENTS = [
 ]
 
 
-def write_documents(folder: Path, name: str) -> Path:
-    path = folder / name
-    if name.endswith(".parquet"):
-        pq.write_table(pa.Table.from_pylist(DOCUMENTS), path)
-    elif name.endswith(".jsonl"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("".join(json.dumps(row) + "\n" for row in DOCUMENTS))
-    else:
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, ["id", "title", "text"])
-            writer.writeheader()
-            writer.writerows(DOCUMENTS)
-    return path
-
-
 @pytest.mark.parametrize("name", ["docs.csv", "docs.parquet", "beir/corpus.jsonl"])
 @pytest.mark.parametrize("out", ["weak.csv", "weak.parquet", "weak.jsonl"])
-def test_titles_and_bodies_train_by_texts_and_by_ids(
-    name: str, out: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    corpus, weak = write_documents(tmp_path, name), tmp_path / out
+def test_titles_and_bodies_train_by_texts_and_by_ids(name, out, tmp_path, caplog):
+    corpus, weak = write_table(tmp_path / name, DOCUMENTS), tmp_path / out
     (corpus.parent / "README.md").write_text(f"# The data of this folder\n\n{LONG}\n")
     with caplog.at_level("INFO", logger="opera"):
         table = opera.pairs(corpus.parent if corpus.suffix == ".jsonl" else corpus, out=weak)
@@ -66,7 +41,7 @@ def test_titles_and_bodies_train_by_texts_and_by_ids(
         assert data.queries.texts(relevant.query_rows) == ["How do I reset it?", "The price of delivery"]
 
 
-def test_a_folder_of_texts(tmp_path: Path) -> None:
+def test_a_folder_of_texts(tmp_path):
     home = tmp_path / "docs"
     (home / "deep").mkdir(parents=True)
     (home / ".hidden").mkdir()
@@ -80,10 +55,10 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
     assert opera.load_data(tmp_path / "weak.csv").counts()["train_pairs"] == 3
 
 
-def test_bad_rows_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_bad_rows_are_counted(tmp_path, caplog):
     path, body = tmp_path / "docs.csv", LONG.replace(",", "")
     path.write_text(f"nr,title,text\n1,How does it go,{body}\n2,too many,{body},x\n,Without an id,{body}\n")
-    with pytest.raises(DataError, match=r"docs\.csv:3: must have 3 columns"):
+    with pytest.raises(opera.DataError, match=r"docs\.csv:3: must have 3 columns"):
         opera.pairs(path, columns={"id": "nr"})
     with caplog.at_level("INFO", logger="opera"):
         table = opera.pairs(path, skip_bad_rows=True, columns={"id": "nr"})
@@ -156,7 +131,7 @@ or a question? It is a paragraph.
         ("- A list?\n\n    In code?\n", []),
     ],
 )
-def test_headings_and_questions(text: str, expected: list[tuple[str, str, str]]) -> None:
+def test_headings_and_questions(text, expected):
     for breaks in ("\n", "\r\n"):
         sections = sections_of(text.replace("\n", breaks), "guide.md")
         assert [(section.kind, section.title, "\n".join(section.lines).strip()) for section in sections] == expected

@@ -11,7 +11,7 @@ QUERIES, DOCUMENTS = 6, 9
 
 
 @given(st.data())
-def test_known_positives_of_a_batch_are_those_of_each_query(data: st.DataObject) -> None:
+def test_known_positives_of_a_batch_are_those_of_each_query(data):
     def numbers(below: int, size: int) -> np.ndarray:
         return np.array(data.draw(st.lists(st.integers(0, below - 1), min_size=size, max_size=size)), dtype=np.int32)
 

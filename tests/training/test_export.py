@@ -1,7 +1,5 @@
 """``opera.score`` and ``opera.mine``: tables for Python, files for other tools, and a teacher's scores."""
 
-from __future__ import annotations
-
 import json
 import string
 from pathlib import Path
@@ -17,7 +15,7 @@ from small_runs import SMALL
 from tiny_world import write_letter_model
 
 
-def test_score_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_score_returns_what_it_writes(beir, static_model, tmp_path):
     table = opera.score(beir, model=static_model, out=tmp_path / "pairs.parquet", cbs_pool=20)
     assert table.column_names == ["query_id", "doc_id", "grade", "similarity", "loss", "cbs"]
     assert table.num_rows == opera.load_data(beir).counts()["train_pairs"]
@@ -31,7 +29,7 @@ def test_score_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: 
     assert json.loads(lines[1].read_text().splitlines()[0])["query_id"] == table["query_id"][0].as_py()
 
 
-def test_scores_are_those_of_a_run(tmp_path: Path) -> None:
+def test_scores_are_those_of_a_run(tmp_path):
     """A run reads 128 tokens of a query and 512 of a document."""
     model = write_letter_model(tmp_path / "model", positions=200)
     data = opera.load_data(pairs=[(f"{letter} " * 130 + "x y z", f"{letter} x") for letter in string.ascii_lowercase])
@@ -44,7 +42,7 @@ def test_scores_are_those_of_a_run(tmp_path: Path) -> None:
     assert len(similarities) > 20
 
 
-def test_scores_and_negatives_are_of_the_lengths_in_the_models_folder(tmp_path: Path) -> None:
+def test_scores_and_negatives_are_of_the_lengths_in_the_models_folder(tmp_path):
     """The end of a query, after its 20th token, decides here; ``mine`` and ``score`` used to read 128 tokens always."""
     letters = string.ascii_lowercase
     texts = [f"{letter} " * 20 + f"{other} " * 130 for letter, other in zip(letters, letters[::-1], strict=True)]
@@ -68,7 +66,7 @@ def test_scores_and_negatives_are_of_the_lengths_in_the_models_folder(tmp_path: 
     assert mined[1] == opera.mine(data, model=long, range=(1, 3), **options)
 
 
-def test_mine_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_mine_returns_what_it_writes(beir, static_model, tmp_path):
     table = opera.mine(beir, model=static_model, out=tmp_path / "mined.tsv", range=(3, 20), keep=4)
     assert table.column_names == ["query_id", "doc_id"]
     rows = [line.split("\t") for line in (tmp_path / "mined.tsv").read_text().splitlines()]
@@ -85,13 +83,11 @@ def test_mine_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: P
 
 
 @pytest.fixture(scope="module")
-def reranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reranker(tmp_path_factory) -> Path:
     return write_reranker(tmp_path_factory.mktemp("teacher") / "reranker")
 
 
-def test_a_reranker_scores_pairs_and_mined_negatives(
-    beir: Path, static_model: Path, reranker: Path, tmp_path: Path
-) -> None:
+def test_a_reranker_scores_pairs_and_mined_negatives(beir, static_model, reranker, tmp_path):
     alone = opera.score(beir, reranker=reranker)
     assert alone.column_names == ["query_id", "doc_id", "score"]
     assert alone.num_rows == opera.load_data(beir).counts()["train_pairs"]
@@ -108,16 +104,13 @@ def test_a_reranker_scores_pairs_and_mined_negatives(
     assert both.equals(pq.read_table(tmp_path / "t.parquet"))
 
 
-def test_its_jsonl_is_a_training_file_with_scores(
-    beir: Path, static_model: Path, reranker: Path, tmp_path: Path
-) -> None:
+def test_its_jsonl_is_a_training_file_with_scores(beir, static_model, reranker, tmp_path):
     path = tmp_path / "scored.jsonl"
     table = opera.score(beir, reranker=reranker, model=static_model, negatives=3, out=path)
     records = [json.loads(line) for line in path.read_text().splitlines()]
     assert sum(len(r["pos_scores"]) + len(r["neg_scores"]) for r in records) == table.num_rows
     assert all(len(r["pos"]) == len(r["pos_scores"]) and len(r["neg"]) == len(r["neg_scores"]) == 3 for r in records)
     data = opera.load_data(path)
-    assert data.teacher is not None
     assert sorted(set(data.teacher.scores.tolist())) == sorted(set(table["score"].to_pylist()))
     again = opera.score(path, model=static_model, negatives="given")  # a model's cosines in their place
     assert again.num_rows == len(data.teacher)

@@ -1,7 +1,5 @@
 """The loss: against the formula, against sentence-transformers, and with gradient caching that of the whole batch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,7 +38,7 @@ class Step:
         negatives = RandomNegatives(pool_of(len(data.corpus)))
         sets = [DataSetSampler(method, negatives)]
         self.sampler = Sampler(sets, self.pairs, method.plan, BATCH, n_negatives=n_negatives)
-        self.sampler.observe = self.observe  # type: ignore[method-assign]
+        self.sampler.observe = self.observe
         dataset = PairDataset(training.query_rows, n_negatives, data.queries.texts, data.corpus.texts)
         self.batch, items = dataset.__getitems__(next(iter(self.sampler)))
         self.features = [self.model.preprocess([item[name] for item in items]) for name in items[0]]
@@ -70,12 +68,12 @@ class Step:
 
 
 @pytest.fixture(scope="module")
-def step(beir: Path, bert_model: Path) -> Step:
+def step(beir, bert_model) -> Step:
     return Step(beir, bert_model)
 
 
 @pytest.mark.parametrize("n_negatives", [0, 2])
-def test_unmasked_it_is_sentence_transformers_own(beir: Path, bert_model: Path, n_negatives: int) -> None:
+def test_unmasked_it_is_sentence_transformers_own(beir, bert_model, n_negatives):
     step = Step(beir, bert_model, n_negatives)
     step.model.eval()  # theirs embeds all documents in one pass, with other dropout
     ours, theirs = (
@@ -91,7 +89,7 @@ def test_unmasked_it_is_sentence_transformers_own(beir: Path, bert_model: Path, 
     assert (np.abs(similarity) <= 1.0001).all()
 
 
-def test_masked_columns_have_no_say(step: Step) -> None:
+def test_masked_columns_have_no_say(step):
     step.seen.clear()
     step.model.eval()
     step.value(step.loss())
@@ -109,7 +107,7 @@ def test_masked_columns_have_no_say(step: Step) -> None:
     assert masked > 0
 
 
-def test_weights_multiply_the_loss_and_not_what_is_observed(step: Step) -> None:
+def test_weights_multiply_the_loss_and_not_what_is_observed(step):
     step.seen.clear()
     weights, drawn = np.linspace(0.5, 2, BATCH).astype(np.float32), step.batch.weights
     plain = step.value(step.loss())
@@ -123,9 +121,7 @@ def test_weights_multiply_the_loss_and_not_what_is_observed(step: Step) -> None:
 
 
 @pytest.mark.parametrize("random", [True, False])
-def test_mined_negatives_of_the_query_do_not_count_in_the_rank(
-    random: bool, step: Step, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mined_negatives_of_the_query_do_not_count_in_the_rank(random, step, monkeypatch):
     marked: list[Tensor] = []
     monkeypatch.setattr(module, "p_values", lambda *values: marked.append(values[1]) or p_values(*values))
     loss = step.loss()
@@ -137,7 +133,7 @@ def test_mined_negatives_of_the_query_do_not_count_in_the_rank(
 
 
 @pytest.mark.parametrize(("texts", "sizes"), [(5, None), (1, "8,4"), (BATCH, None)])
-def test_cached_gradients_are_those_of_the_whole_batch(step: Step, texts: int, sizes: str | None) -> None:
+def test_cached_gradients_are_those_of_the_whole_batch(step, texts, sizes):
     """In float64, with the dropout that the passes drew: sums of a few thousand terms in another order."""
     step.seen.clear()
     cached = step.value(step.loss(gradient_cache=texts, matryoshka=sizes))
@@ -160,7 +156,7 @@ def test_cached_gradients_are_those_of_the_whole_batch(step: Step, texts: int, s
         torch.testing.assert_close(of_cached, step.gradients(step.value(step.loss())), rtol=0, atol=1e-12)
 
 
-def test_a_matryoshka_loss_is_the_mean_over_the_sizes_and_the_whole_is_observed(step: Step) -> None:
+def test_a_matryoshka_loss_is_the_mean_over_the_sizes_and_the_whole_is_observed(step):
     step.model.eval()
     embeddings = step.loss().embed([dict(part) for part in step.features])
     step.model.train()

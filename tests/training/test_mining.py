@@ -1,7 +1,5 @@
 """Mined negatives: ranks, margins and the reranker's veto, against sentence-transformers' own miner."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from sentence_transformers.util import mine_hard_negatives
 import opera
 from backbones import write_reranker
 from opera.config.negatives import MiningSettings
-from opera.data import load_data
 from opera.data.qrels import DocumentLists
 from opera.retrieval.encoder import open_encoder
 from opera.training.documents import KnownPositives
@@ -30,8 +27,8 @@ def mined(
     return miner.mine(train.query_rows, pairs, KnownPositives.of(data, train.query_rows, pairs), seed=0)
 
 
-def test_the_reranker_sees_what_the_margins_left(beir: Path, static_model: Path) -> None:
-    data, asked = load_data(beir), []
+def test_the_reranker_sees_what_the_margins_left(beir, static_model):
+    data, asked = opera.load_data(beir), []
     train = data.training_split()
 
     class ByRow:
@@ -49,9 +46,9 @@ def test_the_reranker_sees_what_the_margins_left(beir: Path, static_model: Path)
 
 
 @pytest.mark.parametrize("margins", [{"relative_margin": 0.05}, {"absolute_margin": 0.02}, {"max_score": 0.3}])
-def test_the_same_negatives_as_sentence_transformers(beir: Path, static_model: Path, margins: dict[str, float]) -> None:
+def test_the_same_negatives_as_sentence_transformers(beir, static_model, margins):
     """From rank 1 on: their range_min counts what the margins left, our ranks count documents."""
-    data, depth = load_data(beir), 40
+    data, depth = opera.load_data(beir), 40
     train = data.training_split()
     queries = data.queries.texts(train.query_rows)
     assert len(queries) == len(set(queries))
@@ -79,19 +76,14 @@ def test_the_same_negatives_as_sentence_transformers(beir: Path, static_model: P
     assert len(ours(depth, **margins)) < len(ours(depth))
 
 
-def test_training_mines_as_the_command_does(
-    beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_training_mines_as_the_command_does(train, beir, static_model, tmp_path, caplog):
     """A maximum, a reranker and how many to keep; a margin of the lowest positive would leave none of these."""
     reranker = write_reranker(tmp_path / "reranker")
     mining: dict[str, Any] = {"range": "1:40", "keep": 9, "max_score": 0.3}
     mining["reranker"] = reranker
     settings = {**mining, "negatives": "hard", "train_group_size": 4}
     with caplog.at_level("INFO", logger="opera"):
-        run = opera.adapt(
-            beir, model=static_model, out=tmp_path / "run", max_steps=2, method="ft", guard=False, **settings
-        )
-    assert run.record.negatives is not None
+        run = train(max_steps=2, method="ft", guard=False, **settings)
     assert run.record.negatives.kind == "hard"
     assert "too similar to the query for the margins" in caplog.text
     assert "the reranker scores them as high as a positive" in caplog.text
@@ -102,8 +94,8 @@ def test_training_mines_as_the_command_does(
     assert opera.mine(beir, model=static_model, **{**mining, "keep": 1}).num_rows <= queries
 
 
-def test_a_missing_reranker_is_an_error_before_training(beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_a_missing_reranker_is_an_error_before_training(train, tmp_path):
     settings: dict[str, Any] = {"negatives": "hard", "range": "1:40", "reranker": tmp_path / "none"}
     with pytest.raises(opera.ModelError, match="no such model folder"):
-        opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
+        train(**settings)
     assert not list(tmp_path.iterdir())

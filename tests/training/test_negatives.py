@@ -1,7 +1,5 @@
 """Where explicit negatives are drawn from, and pruning before mining; no negative is without a text."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,23 +9,21 @@ import pytest
 
 import opera
 from distinct import pool_of
-from opera.config.recipe import make_recipe
 from opera.data import GivenNegatives, Mixture, RetrievalData, load_all
 from opera.data.qrels import DocumentLists
 from opera.training.build import TrainingSet, build_training_set
 from opera.training.negatives import MOST_DRAWS, ListedNegatives, RandomNegatives
-from opera.training.prepare import load_and_check
+from small_runs import prepare
 from tiny_world import write_beir
 
 
 @pytest.mark.parametrize("method", ["rp", "sp+dp"])
-def test_pruned_before_mining(method: str, beir: Path, static_model: Path) -> None:
+def test_pruned_before_mining(method, beir, static_model):
     """A pruned positive becomes a negative of its query, and neither mask nor mining knows it any more."""
     values = {"method": method, "k": 0.6, "negatives": "hard", "range": (1, 1000), "keep": 1000}
     sets = {}
     for first in (False, True):
-        recipe = make_recipe({**values, "prune_before_mining": first})
-        prepared = load_and_check(load_all([beir]), str(static_model), recipe)
+        prepared = prepare(beir, static_model, **values, prune_before_mining=first)
         sets[first] = build_training_set(prepared)
     kept = sets[True].methods(prepared.recipe, 1)[0].kept
     pairs, n_docs = sets[True].pairs, len(sets[True].data.corpus)
@@ -45,7 +41,7 @@ def test_pruned_before_mining(method: str, beir: Path, static_model: Path) -> No
     assert sets[False].negatives.known.contains(pairs.pair_query, pairs.pair_doc).all()
 
 
-def test_draws() -> None:
+def test_draws():
     lists = DocumentLists.of([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])])
     assert lists.queries_without == 1
     listed = ListedNegatives(lists, pool_of(10))
@@ -66,7 +62,7 @@ TITLED = ["d180", "d181"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     home = write_beir(tmp_path_factory.mktemp("empty") / "data", dev=True)
     with (home / "corpus.jsonl").open("a") as file:
         file.writelines(json.dumps({"_id": name, "title": "", "text": " "}) + "\n" for name in BLANK)
@@ -77,11 +73,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def training_set(data: RetrievalData | Mixture, model: Path, **settings: object) -> TrainingSet:
-    return build_training_set(load_and_check(load_all([data]), str(model), make_recipe({"method": "ft", **settings})))
+    return build_training_set(prepare(data, model, **{"method": "ft", **settings}))
 
 
 @pytest.mark.parametrize("kind", ["random", "labelled", "hard", "given"])
-def test_negatives_have_a_text(folder: Path, static_model: Path, kind: str) -> None:
+def test_negatives_have_a_text(folder, static_model, kind):
     data = opera.load_data(folder)
     everything = np.tile(np.arange(len(data.corpus), dtype=np.int32), len(data.queries))
     negatives = GivenNegatives(np.arange(len(data.queries) + 1) * len(data.corpus), everything)
@@ -94,28 +90,26 @@ def test_negatives_have_a_text(folder: Path, static_model: Path, kind: str) -> N
     assert not np.isin(drawn, empty).any()
 
 
-def test_labelled_negatives_are_the_documents_with_a_training_pair(beir: Path, static_model: Path) -> None:
+def test_labelled_negatives_are_the_documents_with_a_training_pair(beir, static_model):
     built = training_set(opera.load_data(beir), static_model, negatives="labelled")
     drawn = built.negatives.sets[0].draw(np.arange(50), 100, 0, 0)
     assert set(drawn.ravel().tolist()) == set(built.pairs.pair_doc.tolist()) != set(range(len(built.data.corpus)))
 
 
 @pytest.mark.parametrize(("more_steps", "kind"), [(0, "random"), (1, "labelled")])
-def test_many_draws_per_document_make_the_automatic_negatives_labelled(
-    beir: Path, static_model: Path, more_steps: int, kind: str
-) -> None:
+def test_many_draws_per_document_make_the_automatic_negatives_labelled(beir, static_model, more_steps, kind):
     data = opera.load_data(beir)
     steps = MOST_DRAWS * len(data.corpus) // 8 + more_steps
     settings = {"max_steps": steps, "per_device_train_batch_size": 8}
     assert (MOST_DRAWS * len(data.corpus)) % 8 == 0
     assert training_set(data, static_model, **settings).negatives.kind == kind
     assert training_set(data, static_model, **settings, negatives="random").negatives.kind == "random"
-    prepared = load_and_check(Mixture.of(data), str(static_model), make_recipe({"method": "ft", **settings}))
+    prepared = prepare(data, static_model, method="ft", **settings)
     assert prepared.resolved_as({"negatives": "random"}).data.negatives == "random", "as before the run was resumed"
     assert training_set(data, static_model, **settings, train_group_size=1).negatives.kind == "none"
 
 
-def test_the_rule_of_the_draws_holds_for_each_of_several_data_sets(tmp_path: Path, static_model: Path) -> None:
+def test_the_rule_of_the_draws_holds_for_each_of_several_data_sets(tmp_path, static_model):
     small, large = write_beir(tmp_path / "small"), write_beir(tmp_path / "large", n_docs=1500)
     data = load_all([small, large])
     settings = {"max_steps": 600, "per_device_train_batch_size": 8, "mix": "equal"}
@@ -125,11 +119,11 @@ def test_the_rule_of_the_draws_holds_for_each_of_several_data_sets(tmp_path: Pat
     assert len(pools[1]) == 1500
 
 
-def test_no_negatives_are_a_group_of_one(beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_no_negatives_are_a_group_of_one(train):
     weights = []
     for name, setting in {"none": {"negatives": "none"}, "one": {"train_group_size": 1}}.items():
         values = {"max_steps": 3, "per_device_train_batch_size": 8, "guard": False, **setting}
-        run = opera.adapt(beir, model=static_model, out=tmp_path / name, **values)
+        run = train(name, **values)
         assert run.settings["negatives"] == "none"
         weights.append((run.model_path / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]

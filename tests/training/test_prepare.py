@@ -1,28 +1,24 @@
 """What is checked before anything is written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import opera
 from opera.config import automatic
 from opera.config.recipe import make_recipe
 from opera.data import Mixture
-from opera.run_folder.folder import Run
 from opera.training.build import loss_weights
 from opera.training.prepare_data import prepare_data
-from small_runs import SMALL, InterruptedAt
+from small_runs import SMALL, interrupted_at
 from tiny_world import data_from_dicts
 
 
-def test_automatic_settings_are_recorded_as_given_and_resolved(beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_automatic_settings_are_recorded_as_given_and_resolved(train):
     settings = {"method": "ft", "epochs": 2.5, "per_device_train_batch_size": 15, "guard": False}
-    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
+    run = train(**settings)
     given, resolved = run.record.identity, run.settings
     assert [given[name] for name in ("max_steps", "epochs", "temperature", "learning_rate")] == [None, 2.5, None, None]
     assert (resolved["max_steps"], resolved["epochs"]) == (8, 2.5), "40 queries are three batches of 15"
@@ -31,9 +27,7 @@ def test_automatic_settings_are_recorded_as_given_and_resolved(beir: Path, stati
     assert run.training.steps == len(run.trace()) == 8
 
 
-def test_a_resumed_run_keeps_the_numbers_of_its_start(
-    beir: Path, static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_keeps_the_numbers_of_its_start(train, tmp_path, monkeypatch):
     def least_steps(steps: int) -> None:
         other = replace(automatic.DEFAULTS["static"], epochs=1, least_steps=steps)
         monkeypatch.setitem(automatic.DEFAULTS, "static", other)
@@ -41,14 +35,14 @@ def test_a_resumed_run_keeps_the_numbers_of_its_start(
     settings = {**SMALL, "max_steps": None, "epochs": None, "guard": False}
     least_steps(12)
     with interrupted_at(5):
-        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
-    begun = Run.open(tmp_path / "cut").settings
+        train("cut", **settings)
+    begun = opera.Run.open(tmp_path / "cut").settings
     least_steps(7)  # as on another device
-    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
+    resumed = train("cut", resume=True, **settings)
     assert resumed.settings["max_steps"] == resumed.training.steps == begun["max_steps"]
 
 
-def test_test_queries_that_train_too_are_noted() -> None:
+def test_test_queries_that_train_too_are_noted():
     corpus = {f"d{at}": f"text {at}" for at in range(9)}
     queries = {f"q{at}": f"ask {at}" for at in range(9)}
     train = {f"q{at}": {f"d{at}": 1} for at in range(8)}
@@ -75,12 +69,10 @@ def weighted(beir: Path) -> opera.RetrievalData:
     return replace(data, splits={**data.splits, "train": replace(train, weights=weights)})
 
 
-def test_loss_weights_have_mean_1_and_reach_the_loss(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    assert loss_weights(np.array([1.0, 3.0])).tolist() == [0.5, 1.5]  # type: ignore[union-attr]
+def test_loss_weights_have_mean_1_and_reach_the_loss(train, beir):
+    assert loss_weights(np.array([1.0, 3.0])).tolist() == [0.5, 1.5]
     data = weighted(beir)
-    run, plain = (
-        opera.adapt(data, model=static_model, out=tmp_path / use, pair_weights=use, **SP) for use in ("loss", "none")
-    )
+    run, plain = (train(use, data=data, pair_weights=use, **SP) for use in ("loss", "none"))
     assert run.pairs()["times_drawn"] == plain.pairs()["times_drawn"], "weights change no draw"
     assert run.trace()["loss"] != plain.trace()["loss"] or run.measures != plain.measures
     assert sorted(run.pairs()["weight"].to_pylist()) == list(range(run.pairs().num_rows))

@@ -1,7 +1,5 @@
 """The sampler: steps, batches, lag, quotas and state."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -34,7 +32,7 @@ def train(sampler: Sampler, step: int, seed: int = 0) -> None:
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])
-def test_processes_share_each_step_out(world: int) -> None:
+def test_processes_share_each_step_out(world):
     samplers = [make_sampler(micro=4 // world, rank=rank, world=world) for rank in range(world)]
     readers = [iter(sampler) for sampler in samplers]
     alone = make_sampler(micro=4)
@@ -52,7 +50,7 @@ def test_processes_share_each_step_out(world: int) -> None:
     assert alone.trained_steps == len(alone) == len(samplers[0]) == 20
 
 
-def test_reading_further_ahead_than_the_lag_is_refused() -> None:
+def test_reading_further_ahead_than_the_lag_is_refused():
     sampler = make_sampler(lag=2)
     sampler.sample_step(0)
     sampler.sample_step(1)
@@ -65,7 +63,7 @@ def test_reading_further_ahead_than_the_lag_is_refused() -> None:
 
 @pytest.mark.parametrize("one_set", [False, True])
 @pytest.mark.parametrize("probabilities", [(0.5, 0.5), (0.9, 0.1), (0.999, 0.001), (0.2, 0.3, 0.5)])
-def test_sets_give_their_quotas(probabilities: tuple[float, ...], one_set: bool) -> None:
+def test_sets_give_their_quotas(probabilities, one_set):
     quotas, batch = Quotas(np.array(probabilities), one_set), 16
     counts = np.zeros(len(probabilities))
     plans = quotas.plans(Plan(0, 400, batch))

@@ -1,7 +1,5 @@
 """Pretrained similarities, losses and CBS, against the plain formulas."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,7 @@ from small_runs import unit_vectors
 PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
 
 
-def test_similarity_and_loss_are_the_plain_formulas() -> None:
+def test_similarity_and_loss_are_the_plain_formulas():
     rng = np.random.default_rng(0)
     queries, corpus = unit_vectors(rng, 4, 6), unit_vectors(rng, 12, 6)
     similarity = pair_similarities(PAIRS, queries, corpus)
@@ -31,7 +29,7 @@ def test_similarity_and_loss_are_the_plain_formulas() -> None:
 
 
 @pytest.mark.parametrize("pool_size", [2, 5, 10_000])
-def test_cbs_is_the_rank_among_positives_of_other_queries(pool_size: int) -> None:
+def test_cbs_is_the_rank_among_positives_of_other_queries(pool_size):
     rng = np.random.default_rng(1)
     pairs = TrainingPairs.from_arrays(np.repeat(np.arange(6), 3), rng.integers(20, size=18))
     queries, corpus = unit_vectors(rng, 6, 5), unit_vectors(rng, 20, 5)
@@ -45,7 +43,7 @@ def test_cbs_is_the_rank_among_positives_of_other_queries(pool_size: int) -> Non
         assert found.cbs[pair] == np.float32(1 / (above + 1))
 
 
-def test_copies_and_empty_positives_push_none_down() -> None:
+def test_copies_and_empty_positives_push_none_down():
     pairs, whole = TrainingPairs.from_arrays(np.arange(3), np.arange(3)), pool_of(3)
     copies = np.tile(unit_vectors(np.random.default_rng(2), 1, 300), (3, 1))
     queries = unit_vectors(np.random.default_rng(3), 3, 300)

@@ -1,11 +1,7 @@
 """The trainer: dev evaluations, fields of its arguments, losses and weights that are no numbers, memory."""
 
-from __future__ import annotations
-
 import os
 import signal
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,17 +10,13 @@ from safetensors.numpy import load_file
 from transformers import EarlyStoppingCallback, TrainerCallback
 
 import opera
-from opera.core.errors import InputError, TrainingError
-from opera.run_folder.folder import Run
 from opera.training.loss import InfoNCELoss
 from processes import DEADLINE, launched, torchrun
-from small_runs import SMALL, InterruptedAt, assert_same_run, train_command, weights
+from small_runs import SMALL, assert_same_run, interrupted_at, train_command, weights
 
 
 @pytest.mark.slow
-def test_early_stopping_and_the_best_model_survive_a_resume(
-    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
-) -> None:
+def test_early_stopping_and_the_best_model_survive_a_resume(make_beir, static_model, tmp_path):
     folder = make_beir(dev=True)
     settings = {
         "max_steps": 400,
@@ -49,7 +41,7 @@ def test_early_stopping_and_the_best_model_survive_a_resume(
     assert_same_run(resumed, uninterrupted)
 
 
-class SignalInLastStep(TrainerCallback):  # type: ignore[misc]
+class SignalInLastStep(TrainerCallback):
     """Sends SIGTERM while the last step trains."""
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -57,17 +49,15 @@ class SignalInLastStep(TrainerCallback):  # type: ignore[misc]
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_signal_in_the_last_step_stops_the_run(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    uninterrupted = opera.adapt(beir, model=static_model, out=tmp_path / "uninterrupted", **SMALL)
+def test_a_signal_in_the_last_step_stops_the_run(train, trained):
     with pytest.raises(KeyboardInterrupt):
-        opera.adapt(beir, model=static_model, out=tmp_path / "run", callbacks=[SignalInLastStep()], **SMALL)
-    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "run", resume=True, **SMALL)
-    assert_same_run(resumed, uninterrupted)
+        train(callbacks=[SignalInLastStep()], **SMALL)
+    assert_same_run(train(resume=True, **SMALL), trained)
 
 
-def test_a_run_takes_and_records_fields_of_the_trainer(beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_a_run_takes_and_records_fields_of_the_trainer(train):
     named, other = (
-        opera.adapt(beir, model=static_model, out=tmp_path / name, trainer=fields, guard=False, **SMALL)
+        train(name, trainer=fields, guard=False, **SMALL)
         for name, fields in {"named": {"run_name": "mine"}, "other": {"adam_beta2": 0.5}}.items()
     )
     assert other.settings["trainer"] == {"adam_beta2": 0.5, "save_steps": SMALL["save_steps"]}
@@ -75,17 +65,13 @@ def test_a_run_takes_and_records_fields_of_the_trainer(beir: Path, static_model:
     assert weights(other) != weights(named)
 
 
-def test_what_the_trainer_refuses_is_refused_before_anything_is_written(
-    beir: Path, static_model: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match="transformers rejects the settings"):
-        opera.adapt(beir, model=static_model, out=tmp_path / "run", trainer={"optim_args": "fast"}, **SMALL)
+def test_what_the_trainer_refuses_is_refused_before_anything_is_written(train, tmp_path):
+    with pytest.raises(opera.InputError, match="transformers rejects the settings"):
+        train(trainer={"optim_args": "fast"}, **SMALL)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_loss_that_is_no_number_ends_the_training(
-    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loss_that_is_no_number_ends_the_training(beir, static_model, tmp_path, monkeypatch):
     out, calls, pair_losses = tmp_path / "run", [], InfoNCELoss.pair_losses
 
     def spoilt(self: InfoNCELoss, *arguments: Any) -> torch.Tensor:
@@ -95,12 +81,12 @@ def test_a_loss_that_is_no_number_ends_the_training(
 
     with monkeypatch.context() as patch:
         patch.setattr(InfoNCELoss, "pair_losses", spoilt)
-        with pytest.raises(TrainingError, match=r"^step 6: the loss of 1 of 16 pairs is not a finite number; lower"):
+        with pytest.raises(opera.TrainingError, match=r"^step 6: the loss of 1 of 16 pairs is not a finite number"):
             opera.adapt(beir, model=static_model, out=out, **SMALL)
     assert opera.adapt(beir, model=static_model, out=out, resume=True, **SMALL).training.resumed_from == 4
 
 
-class SpoilsAWeight(TrainerCallback):  # type: ignore[misc]
+class SpoilsAWeight(TrainerCallback):
     """Puts what is no number into the weights when step 8 has ended."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -109,9 +95,9 @@ class SpoilsAWeight(TrainerCallback):  # type: ignore[misc]
                 next(kwargs["model"].parameters())[0, 0] = torch.nan
 
 
-def test_weights_that_are_no_numbers_are_never_saved(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"step 8: .*weight has values that are not finite numbers, so OPERA"):
-        opera.adapt(beir, model=static_model, out=tmp_path / "run", callbacks=[SpoilsAWeight], **SMALL)
+def test_weights_that_are_no_numbers_are_never_saved(train, tmp_path):
+    with pytest.raises(opera.TrainingError, match=r"step 8: .*weight has values that are not finite numbers, so OPERA"):
+        train(callbacks=[SpoilsAWeight], **SMALL)
     (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
     assert checkpoint.name == "checkpoint-4"
     assert all(abs(values).max() < 1e3 for values in load_file(checkpoint / "model.safetensors").values())
@@ -121,31 +107,31 @@ def test_weights_that_are_no_numbers_are_never_saved(beir: Path, static_model: P
 @pytest.mark.parametrize(
     ("error", "expected", "message"),
     [
-        (MemoryError(), TrainingError, r"^out of memory while training: lower per_device_train_batch_size \(now 16\)"),
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to"), TrainingError, "^out of memory while training"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), TrainingError, "^out of memory while training"),
+        (
+            MemoryError(),
+            opera.TrainingError,
+            r"^out of memory while training: lower per_device_train_batch_size \(now 16\)",
+        ),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to"), opera.TrainingError, "^out of memory while training"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+            opera.TrainingError,
+            "^out of memory while training",
+        ),
         (RuntimeError("mat1 and mat2 shapes"), RuntimeError, "mat1 and mat2"),
     ],
 )
-def test_out_of_memory_names_the_settings_and_other_errors_pass(
-    error: Exception,
-    expected: type[Exception],
-    message: str,
-    beir: Path,
-    static_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_out_of_memory_names_the_settings_and_other_errors_pass(train, error, expected, message, monkeypatch):
     def fail(*arguments: object) -> None:
         raise error
 
     monkeypatch.setattr(InfoNCELoss, "pair_losses", fail)
     with pytest.raises(expected, match=message):
-        opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL)
+        train(**SMALL)
 
 
 @pytest.mark.slow
-def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path, tmp_path: Path) -> None:
+def test_a_dead_process_ends_the_run_with_a_message(beir, bert_model, tmp_path):
     script = tmp_path / "dies.py"
     script.write_text(
         "import os, sys\n"
@@ -168,11 +154,11 @@ def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path
 
 
 @pytest.mark.slow
-def test_an_adapter_of_queries_trains_in_two_processes(beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_an_adapter_of_queries_trains_in_two_processes(beir, static_model, tmp_path):
     """Its one parameter takes part in one of three forward passes per step."""
     options = ["--method", "ft", "--adapter", "query", "--steps", "3", "--set", "guard=false"]
     command = ["-m", "opera", *train_command(beir, static_model, tmp_path / "run", *options)]
     for child in launched(command, tmp_path / "log"):
         assert child.wait() == 0, child.log.read_text()
-    run = Run.open(tmp_path / "run")
+    run = opera.Run.open(tmp_path / "run")
     assert (run.record.processes, run.steps) == (2, 3)

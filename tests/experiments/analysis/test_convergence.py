@@ -1,13 +1,11 @@
 """When each method first reaches the baseline's best."""
 
-from __future__ import annotations
-
-from grids import N_QUERIES, RunsFolder
+from grids import N_QUERIES
 from opera.experiments.results import analyse_runs
 from opera.experiments.verdict import convergence_lines
 
 
-def test_the_first_to_reach_the_baselines_best(folder: RunsFolder) -> None:
+def test_the_first_to_reach_the_baselines_best(folder):
     means = {"ft": (0.3, 0.5, 0.45), "sp": (0.2, 0.3, 0.4), "dp": (0.5, 0.6, 0.7)}
     for method, values in means.items():
         for steps, mean in zip((4, 8, 16), values, strict=True):

@@ -1,7 +1,5 @@
 """Runs grouped by data set, method and number of steps, their labels, and the results of a folder."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from pathlib import Path
@@ -10,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grids import N_QUERIES, RunsFolder, around, guard_record
+from grids import N_QUERIES, around, guard_record
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.figures import PRIMARY, RECALL
 from opera.experiments.results import analyse_runs
 from opera.run_folder.summary import dev_sentence
 
 
-def test_labels_have_a_methods_own_settings_and_those_that_differ(folder: RunsFolder) -> None:
+def test_labels_have_a_methods_own_settings_and_those_that_differ(folder):
     folder.add(method="sp", k=0.25)
     folder.add(method="sp", k=0.5)
     folder.add(method="dp", levels="query", temperature=0.05)
@@ -37,7 +35,7 @@ def describe(run: Path, model: str, data: str = "data/one", **identity: Any) -> 
     (run / "run.json").write_text(json.dumps(record))
 
 
-def test_labels_name_models_and_number_those_with_one_name(folder: RunsFolder) -> None:
+def test_labels_name_models_and_number_those_with_one_name(folder):
     """Two seeds of a model in two copies are one group; a model that changed in place is another."""
     runs = [("a/bge", "1", 0), ("copies/bge-copy", "1", 1), ("b/bge", "2", 0), ("a/e5", "3", 0)]
     for source, digest, seed in runs:
@@ -50,13 +48,13 @@ def test_labels_name_models_and_number_those_with_one_name(folder: RunsFolder) -
     }  # fmt: skip
 
 
-def test_labels_number_data_that_changed_in_place(folder: RunsFolder) -> None:
+def test_labels_number_data_that_changed_in_place(folder):
     for seed, digest in ((0, "5"), (0, "6"), (1, "6")):
         describe(folder.add(seed=seed), "bge", data_fingerprint=digest * 64)
     assert {group.method: group.seeds for group in folder.groups()} == {"ft:data=one": (0,), "ft:data=one-2": (0, 1)}
 
 
-def test_labels_number_teachers_and_decisions_of_one_name(folder: RunsFolder) -> None:
+def test_labels_number_teachers_and_decisions_of_one_name(folder):
     for seed, teacher in ((0, "6"), (0, "7"), (1, "6")):
         run = folder.add(seed=seed, loss="distill", teacher_scores="t.tsv")
         describe(run, "bge", teacher_fingerprint=teacher * 64)
@@ -69,7 +67,7 @@ def test_labels_number_teachers_and_decisions_of_one_name(folder: RunsFolder) ->
     ]  # fmt: skip
 
 
-def test_groups_hold_the_seeds_of_a_data_set_method_and_number_of_steps(folder: RunsFolder) -> None:
+def test_groups_hold_the_seeds_of_a_data_set_method_and_number_of_steps(folder):
     for seed, steps, data in product((2, 0), (8, 4), ("data/two", "data/one.jsonl")):
         folder.add(data=data, seed=seed, max_steps=steps)
     groups = folder.groups()
@@ -80,7 +78,7 @@ def test_groups_hold_the_seeds_of_a_data_set_method_and_number_of_steps(folder: 
         folder.groups()
 
 
-def test_runs_that_cannot_be_compared_are_named_by_the_reason(folder: RunsFolder) -> None:
+def test_runs_that_cannot_be_compared_are_named_by_the_reason(folder):
     old, unfinished = folder.add(method="sp"), folder.add(method="infobatch", status="running")
     (old / "run.json").write_text((old / "run.json").read_text().replace('"format": 9', '"format": 1'))
     with pytest.raises(RunFolderError, match=r"(?s)holds no finished run.*reads only format 9.*is not finished"):
@@ -95,7 +93,7 @@ def test_runs_that_cannot_be_compared_are_named_by_the_reason(folder: RunsFolder
     ]  # fmt: skip
 
 
-def test_which_baseline(folder: RunsFolder) -> None:
+def test_which_baseline(folder):
     for method, baseline in (("dp", None), ("sp", "sp"), ("ft", "ft")):
         folder.add(method=method)
         assert analyse_runs(folder.home).baseline == baseline
@@ -104,7 +102,7 @@ def test_which_baseline(folder: RunsFolder) -> None:
         analyse_runs(folder.home, "rp")
 
 
-def test_everything_goes_to_json(folder: RunsFolder) -> None:
+def test_everything_goes_to_json(folder):
     for method, steps, data in product(("ft", "dp"), (4, 8), ("one", "two")):
         after, tuned = around(0.5, steps), around(0.4)
         folder.add(method=method, max_steps=steps, data=data, final=after, fine_tuned=tuned, chosen=guard_record())
@@ -118,7 +116,7 @@ def test_everything_goes_to_json(folder: RunsFolder) -> None:
     assert set(record["average_ranks"][RECALL]) == {"ft", "dp"}
 
 
-def test_the_guards_figures_are_means_of_the_seeds(folder: RunsFolder) -> None:
+def test_the_guards_figures_are_means_of_the_seeds(folder):
     tuned, after = ([around(mean, seed) for seed in (0, 1)] for mean in (0.4, 0.5))
     for seed, (share, verdict) in enumerate(((0.5, "better"), (1, "same"))):
         chosen = guard_record(
@@ -127,10 +125,8 @@ def test_the_guards_figures_are_means_of_the_seeds(folder: RunsFolder) -> None:
         folder.add(seed=seed, base=[0.3] * N_QUERIES, fine_tuned=tuned[seed], final=after[seed], chosen=chosen)
     (row,) = analyse_runs(folder.home).tables[0].rows
     guard = row.guard
-    assert guard is not None
     assert (guard.mixing_weights, guard.dev_verdicts) == ((0.5, 1), ("better", "same"))
     assert guard.fine_tuned[PRIMARY].mean == pytest.approx(0.4)
-    assert guard.against_fine_tuned is not None
     both = np.mean(after, axis=0) - np.mean(tuned, axis=0)
     assert guard.against_fine_tuned.difference == pytest.approx(both.mean())
     newer, few = guard.warnings

@@ -1,7 +1,5 @@
 """Paired tests over the queries, Holm's correction, ranks and thirds."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -10,14 +8,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
-from grids import N_QUERIES, RunsFolder, around
+from grids import N_QUERIES, around
 from opera.core.figures import PRIMARY
 from opera.experiments.results import analyse_runs, average_ranks
 from opera.experiments.significance import LEVEL, corrected_tests, differences, holm, query_values
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.floats(0.001, 0.5))
-def test_holm_rejects_what_stepping_down_rejects(values: list[float], level: float) -> None:
+def test_holm_rejects_what_stepping_down_rejects(values, level):
     rejected = 0
     for place, value in enumerate(sorted(values)):
         if value * (len(values) - place) > level:
@@ -26,7 +24,7 @@ def test_holm_rejects_what_stepping_down_rejects(values: list[float], level: flo
     assert sum(value <= level for value in holm(values)) == rejected
 
 
-def test_paired_tests_are_of_values_averaged_over_the_seeds(folder: RunsFolder) -> None:
+def test_paired_tests_are_of_values_averaged_over_the_seeds(folder):
     ours = [around(0.6, seed) for seed in (1, 2, 3)]
     theirs = [around(0.5, seed) for seed in (4, 5, 6)]
     for seed in range(3):
@@ -45,7 +43,7 @@ def test_paired_tests_are_of_values_averaged_over_the_seeds(folder: RunsFolder) 
 
 
 @given(st.lists(st.floats(-1, 1), min_size=3, max_size=9), st.integers(1, 6))
-def test_the_interval_agrees_with_the_corrected_test(values: list[float], methods: int) -> None:
+def test_the_interval_agrees_with_the_corrected_test(values, methods):
     rng = np.random.default_rng(0)
     scores = {f"m{n}": np.array(values) + rng.normal(0.3, 0.4, len(values)) for n in range(methods)}
     for test in corrected_tests(scores).values():
@@ -54,7 +52,7 @@ def test_the_interval_agrees_with_the_corrected_test(values: list[float], method
 
 
 @pytest.mark.parametrize(("count", "difference", "p"), [(2, 0.25, 0.5), (4, 0.0, 1.0), (8, 0.0, 1.0), (8, 0.25, 2**-7)])
-def test_queries_that_all_moved_alike(count: int, difference: float, p: float) -> None:
+def test_queries_that_all_moved_alike(count, difference, p):
     """Without variance the test is that of all choices of signs, of which two are as far from 0."""
     differences = np.full(count, difference)
     means = [np.mean(differences * signs) for signs in product((-1, 1), repeat=count)]
@@ -64,7 +62,7 @@ def test_queries_that_all_moved_alike(count: int, difference: float, p: float) -
     assert (test.low, test.high) == ((difference, difference) if count == 8 else (-1, 1))
 
 
-def test_queries_are_paired_by_id_where_seeds_test_others(folder: RunsFolder) -> None:
+def test_queries_are_paired_by_id_where_seeds_test_others(folder):
     folder.add(method="ft", seed=0, queries=["a", "b", "c"], final=[0.1, 0.2, 0.3])
     folder.add(method="dp", seed=0, queries=["c", "a", "d"], final=[0.5, 0.2, 0.9])
     folder.add(method="ft", seed=1, queries=["c", "e"], final=[0.4, 0.0])
@@ -77,7 +75,7 @@ def test_queries_are_paired_by_id_where_seeds_test_others(folder: RunsFolder) ->
     assert test.queries == 3
 
 
-def test_ranks_of_ties_are_shared_and_a_method_must_be_everywhere(folder: RunsFolder) -> None:
+def test_ranks_of_ties_are_shared_and_a_method_must_be_everywhere(folder):
     means = {"one": {"ft": 0.5, "sp": 0.6, "dp": 0.7}, "two": {"ft": 0.5, "sp": 0.5, "dp": 0.4}}
     for data, by_method in means.items():
         for method, mean in by_method.items():
@@ -87,7 +85,7 @@ def test_ranks_of_ties_are_shared_and_a_method_must_be_everywhere(folder: RunsFo
     assert average_ranks([group for group in folder.groups() if group.method == "ft"], PRIMARY) == {}
 
 
-def test_a_table_says_which_runs_started_from_another_base_model(folder: RunsFolder) -> None:
+def test_a_table_says_which_runs_started_from_another_base_model(folder):
     """A model with another name, or with other weights: other rounding of one query does not count."""
     folder.add()
     folder.add(method="rp", base=[0.1 + 0.5 / N_QUERIES] * N_QUERIES)

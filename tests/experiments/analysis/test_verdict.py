@@ -1,15 +1,12 @@
 """The conclusion: which model to use."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from io import StringIO
-from pathlib import Path
 
 import pytest
 
-from grids import N_QUERIES, RunsFolder, around
+from grids import N_QUERIES, around
 from opera.cli.compare import print_results
 from opera.cli.options import Screen
 from opera.core.figures import PRIMARY
@@ -34,14 +31,14 @@ def with_tests(
 
 
 @pytest.fixture
-def comparison(folder: RunsFolder) -> Comparison:
+def comparison(folder) -> Comparison:
     for method, mean in (("ft", 0.5), ("dp", 0.6)):
         for seed in (0, 1):
             folder.add(method=method, seed=seed, final=around(mean, seed), base=[0.3] * N_QUERIES)
     return analyse_runs(folder.home)
 
 
-def test_the_conclusion_says_which_model_to_use(comparison: Comparison) -> None:
+def test_the_conclusion_says_which_model_to_use(comparison):
     def sentence(gain: PairedTest | None = BETTER, **tests: PairedTest | None) -> str:
         (table,) = with_tests(comparison, tests, gain).tables
         return conclusion(table, "ft")
@@ -55,7 +52,7 @@ def test_the_conclusion_says_which_model_to_use(comparison: Comparison) -> None:
     assert sentence(None, dp=BETTER) == "No conclusion: there are too few test queries"
 
 
-def test_keyword_search_comes_first_if_it_beats_every_model(comparison: Comparison) -> None:
+def test_keyword_search_comes_first_if_it_beats_every_model(comparison):
     (table,) = with_tests(comparison, {"dp": SAME}, gain=BETTER).tables
     best = max(row.measures[PRIMARY].mean for row in table.rows)
     ahead = replace(table, bm25={PRIMARY: best + 0.1})
@@ -66,16 +63,14 @@ def test_keyword_search_comes_first_if_it_beats_every_model(comparison: Comparis
     assert conclusion(replace(table, bm25={PRIMARY: best - 0.1}), "ft") == conclusion(table, "ft")
 
 
-def test_a_method_that_beats_the_base_model_alone_is_used(comparison: Comparison) -> None:
+def test_a_method_that_beats_the_base_model_alone_is_used(comparison):
     (table,) = with_tests(comparison, {"dp": SAME}, gain=BETTER).tables
     rows = (replace(table.rows[0], gain=SAME), table.rows[1])
-    assert (
-        conclusion(replace(table, rows=rows), "ft")
-        == "Use dp: +2.0 points of nDCG@10 over the base model (95% interval +1.1 to +3.4)"
-    )
+    sentence = conclusion(replace(table, rows=rows), "ft")
+    assert sentence == "Use dp: +2.0 points of nDCG@10 over the base model (95% interval +1.1 to +3.4)"
 
 
-def test_automatic_steps_that_differ_are_compared_in_one_table(folder: RunsFolder) -> None:
+def test_automatic_steps_that_differ_are_compared_in_one_table(folder):
     base = [0.3] * N_QUERIES
     for epochs, mean in ((3, 0.8), (10, 0.5)):
         folder.add(method="ft", epochs=epochs, max_steps=None, final=around(mean, epochs), base=base)
@@ -87,7 +82,7 @@ def test_automatic_steps_that_differ_are_compared_in_one_table(folder: RunsFolde
     assert conclusion(table, comparison.baseline).startswith("Keep ft:epochs=3")
 
 
-def test_automatic_steps_stay_apart_from_an_equal_number(folder: RunsFolder) -> None:
+def test_automatic_steps_stay_apart_from_an_equal_number(folder):
     base = [0.3] * N_QUERIES
     folder.add(method="ft", max_steps=None, final=around(0.5), base=base)
     steps = analyse_runs(folder.home).tables[0].steps
@@ -98,7 +93,7 @@ def test_automatic_steps_stay_apart_from_an_equal_number(folder: RunsFolder) -> 
         assert [gain and gain.difference for gain in gains] == pytest.approx(expected)
 
 
-def test_nothing_is_recommended_at_steps_that_the_baseline_lacks(folder: RunsFolder) -> None:
+def test_nothing_is_recommended_at_steps_that_the_baseline_lacks(folder):
     for method, steps, mean in (("ft", 100, 0.8), ("dp", 100, 0.7), ("dp", 200, 0.5)):
         folder.add(method=method, max_steps=steps, final=around(mean), base=[0.3] * N_QUERIES)
     (table,) = analyse_runs(folder.home).final_tables()
@@ -106,7 +101,7 @@ def test_nothing_is_recommended_at_steps_that_the_baseline_lacks(folder: RunsFol
     assert conclusion(table, "ft") == "No conclusion: ft has no run with 200 steps"
 
 
-def test_the_model_on_the_screen_is_the_recommended_one(comparison: Comparison, tmp_path: Path) -> None:
+def test_the_model_on_the_screen_is_the_recommended_one(comparison, tmp_path):
     (table,) = comparison.tables
     screen = StringIO()
     print_results(Screen(screen), comparison, tmp_path)

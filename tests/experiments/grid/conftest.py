@@ -1,7 +1,5 @@
 """Sham cells, which load nothing, and ``opera compare`` in this process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from commands import Done, Opera
+from commands import Done
 from opera.experiments import grid
 from opera.experiments.grid import Processes
 
@@ -35,7 +33,7 @@ Call = Callable[..., Done]
 
 
 @pytest.fixture
-def sham_cells(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[str]]:
+def sham_cells(monkeypatch) -> list[subprocess.Popen[str]]:
     """Let every cell be a sham one; the processes that were started."""
     started: list[subprocess.Popen[str]] = []
     popen = subprocess.Popen
@@ -50,6 +48,6 @@ def sham_cells(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[str]]:
 
 
 @pytest.fixture
-def compare(run_opera: Opera) -> Call:
+def compare(run_opera) -> Call:
     """``opera compare`` in this process."""
-    return lambda *arguments: run_opera("compare", *arguments)
+    return lambda *arguments, **expected: run_opera("compare", *arguments, **expected)

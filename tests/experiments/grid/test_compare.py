@@ -1,10 +1,7 @@
 """``opera compare`` before and after its cells run: wrong input, recipes, other data, and the baseline's name."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +11,16 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import opera
-from commands import Done
 from grids import ONE, finish_planned, planned
 from opera.cli.options import collect_values
 from opera.config.recipe import ADAPT_ARGUMENTS, make_recipe, recipes_by_name
-from opera.core.errors import RunFolderError, SettingError
 from opera.data.loading import named_source
 from opera.experiments.compare import analyse_grid, prepare_grid
 from opera.experiments.grid import Grid
 
-Call = Callable[..., Done]
-
 
 @pytest.mark.parametrize("recipe", recipes_by_name())
-def test_a_grid_takes_every_shipped_recipe(recipe: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_a_grid_takes_every_shipped_recipe(recipe, beir, static_model, tmp_path):
     given = opera.recipe(recipe)
     values = collect_values([recipe], None)
     for name in ("negatives", "range", "relevant_grade"):  # what the tiny data set lacks
@@ -49,7 +42,7 @@ def permute_weights(model: Path) -> None:
     save_file({name: values[::-1].copy() for name, values in load_file(file).items()}, file)
 
 
-def test_finished_runs_are_reused_if_model_and_data_have_the_same_contents(tmp_path: Path, static_model: Path) -> None:
+def test_finished_runs_are_reused_if_model_and_data_have_the_same_contents(tmp_path, static_model):
     out, data, model = tmp_path / "grid", tmp_path / "pairs.csv", tmp_path / "model"
     data.write_text("query,document\n" + "".join(f"t{n}w1 common{n},t{n}w2\n" for n in range(12)))
     shutil.copytree(static_model, model)
@@ -61,16 +54,14 @@ def test_finished_runs_are_reused_if_model_and_data_have_the_same_contents(tmp_p
     for place in (model, static_model):  # the same weights
         assert prepare_grid([str(data)], out, str(place), {}, **axes).done == folders
     permute_weights(model)
-    with pytest.raises(RunFolderError, match="was started differently; pass another --out:\nmodel_fingerprint: "):
+    with pytest.raises(opera.RunFolderError, match="was started differently; pass another --out:\nmodel_fingerprint: "):
         prepare_grid([str(data)], out, str(model), {}, **axes)
     data.write_text(data.read_text().replace("t3w2", "t4w4"))
-    with pytest.raises(RunFolderError, match="was started differently; pass another --out:\ndata_fingerprint: "):
+    with pytest.raises(opera.RunFolderError, match="was started differently; pass another --out:\ndata_fingerprint: "):
         prepare_grid([str(data)], out, str(static_model), {}, **axes)
 
 
-def test_finished_runs_with_other_decisions_or_teacher_scores_are_refused(
-    tmp_path: Path, beir: Path, static_model: Path
-) -> None:
+def test_finished_runs_with_other_decisions_or_teacher_scores_are_refused(tmp_path, beir, static_model):
     decisions, teacher, (query, document) = tmp_path / "decisions.csv", tmp_path / "teacher.tsv", first_pair(beir)
 
     def prepare(name: str, shared: dict[str, Any]) -> Grid:
@@ -85,17 +76,17 @@ def test_finished_runs_with_other_decisions_or_teacher_scores_are_refused(
     copy = decisions.rename(tmp_path / "renamed.csv")
     assert prepare("decided", {"decisions": [str(copy)]}).done
     copy.write_text(f"query_id,doc_id,decision\n{query},{document},correct\n")
-    with pytest.raises(RunFolderError, match="decided_pairs: the run has"):
+    with pytest.raises(opera.RunFolderError, match="decided_pairs: the run has"):
         prepare("decided", {"decisions": [str(copy)]})
     shared = {"loss": "distill", "teacher_scores": str(teacher), "negatives": "random"}
     teacher.write_text(f"query_id\tdoc_id\tscore\n{query}\t{document}\t0.5\n")
     assert prepare("distilled", shared).done
     teacher.write_text(f"query_id\tdoc_id\tscore\n{query}\t{document}\t0.7\n")
-    with pytest.raises(RunFolderError, match="teacher_fingerprint: the run has"):
+    with pytest.raises(opera.RunFolderError, match="teacher_fingerprint: the run has"):
         prepare("distilled", shared)
 
 
-def test_runs_take_paths_and_numbers_of_numpy_as_adapt_does(tmp_path: Path, beir: Path, static_model: Path) -> None:
+def test_runs_take_paths_and_numbers_of_numpy_as_adapt_does(tmp_path, beir, static_model):
     """Their settings go through JSON to their processes."""
     file = tmp_path / "pairs.csv"
     file.write_text("query_id,doc_id,decision,score\n{},{},correct,1\n".format(*first_pair(beir)))
@@ -111,7 +102,7 @@ def test_runs_take_paths_and_numbers_of_numpy_as_adapt_does(tmp_path: Path, beir
     )
 
 
-def test_reading_options_reach_the_decisions_of_a_run(tmp_path: Path, beir: Path, static_model: Path) -> None:
+def test_reading_options_reach_the_decisions_of_a_run(tmp_path, beir, static_model):
     shared, text = {"decisions": [str(tmp_path / "d.csv")]}, "query_id,doc_id,decision\n{},{},correct\n"
     (tmp_path / "d.csv").write_text(text.format(*first_pair(beir)), encoding="utf-16")
     arguments = [str(beir)], tmp_path / "grid", str(static_model), shared
@@ -121,9 +112,7 @@ def test_reading_options_reach_the_decisions_of_a_run(tmp_path: Path, beir: Path
     assert cell.call("model")["encoding"] == "utf-16"
 
 
-def test_a_recipe_gives_defaults_that_options_override(
-    compare: Call, beir: Path, static_model: Path, tmp_path: Path
-) -> None:
+def test_a_recipe_gives_defaults_that_options_override(compare, beir, static_model, tmp_path):
     recipe, out = tmp_path / "recipe.yaml", tmp_path / "grid"
     recipe.write_text("method: dp\nsoft: false\nmax_steps: 30\nseed: 4\nlr: 0.1\n")
     options = ["--model", static_model, "--out", out, "--config", recipe, "--plan", "--json"]
@@ -132,7 +121,6 @@ def test_a_recipe_gives_defaults_that_options_override(
 
     def cells(*more: str) -> list[tuple[str, int, int]]:
         done = compare(beir, *options, *more)
-        assert done.returncode == 0, done.stderr
         plan = json.loads(done.stdout)
         assert (plan["seconds"] > 0) == any(not run["finished"] for run in plan["runs"])
         return [(run["method"], run["steps"], run["seed"]) for run in plan["runs"]]
@@ -151,7 +139,7 @@ def test_a_recipe_gives_defaults_that_options_override(
     )
 
 
-def test_tables_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path) -> None:
+def test_tables_are_read_as_adapt_reads_them(static_model, tmp_path):
     path, out = tmp_path / "pairs.csv", tmp_path / "grid"
     path.write_text("Ticket;body\n" + "".join(f"q{at};document {at}\n" for at in range(30)) + "q;é;é\n", "cp1252")
     how: dict[str, Any] = {"columns": {"query": "ticket", "document": "body"}, "encoding": "cp1252"}
@@ -166,7 +154,7 @@ def test_tables_are_read_as_adapt_reads_them(static_model: Path, tmp_path: Path)
         opera.compare(pd.DataFrame({"query": ["a"], "document": ["b"]}), **call)
 
 
-def test_a_baseline_goes_by_the_name_that_the_user_gave_it(beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_a_baseline_goes_by_the_name_that_the_user_gave_it(beir, static_model, tmp_path):
     cells = planned(tmp_path, methods=["sp:k=0.25", "dp", "ft"], seeds=[0])
     for cell in cells:
         finish_planned(cell)
@@ -180,5 +168,5 @@ def test_a_baseline_goes_by_the_name_that_the_user_gave_it(beir: Path, static_mo
     assert analysed("sp:k=0.25") == "ft", "its cell failed"
     grid = [str(beir)], tmp_path / "other", str(static_model), {}
     assert prepare_grid(*grid, "sp:k=0.25,dp", baseline="DP").baseline == "dp"
-    with pytest.raises(SettingError, match=r"--baseline sp: must be one of the methods: sp:k=0\.25, dp"):
+    with pytest.raises(opera.SettingError, match=r"--baseline sp: must be one of the methods: sp:k=0\.25, dp"):
         prepare_grid(*grid, "sp:k=0.25,dp", baseline="sp")

@@ -1,7 +1,5 @@
 """Grids end to end: real cells that fail, are killed, are stopped and go on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import signal
@@ -16,10 +14,7 @@ from typing import Any
 import pytest
 
 import opera
-from commands import Done
-from opera.core.errors import TrainingError
 from opera.experiments import grid as running
-from opera.run_folder.folder import Run
 from processes import ForkedWorker
 
 QUICK: dict[str, Any] = {
@@ -43,7 +38,6 @@ wait = WaitsForASignal(7, Path(sys.argv[1]))  # once, before step 8
 grid.adapt = lambda *data, **settings: adapt(*data, callbacks=[wait], **settings)
 grid.main()
 """
-Call = Callable[..., Done]
 
 
 def waiting_cell(folder: Path) -> tuple[Callable[..., ForkedWorker], Path]:
@@ -63,12 +57,12 @@ def times_in(cache: Path) -> dict[Path, int]:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("grid-cache")
 
 
 @pytest.fixture(scope="module")
-def grid(tmp_path_factory: pytest.TempPathFactory, cache: Path, beir: Path, static_model: Path) -> SimpleNamespace:
+def grid(tmp_path_factory, cache, beir, static_model) -> SimpleNamespace:
     """A grid after its first call, in which a cell was killed while it trained and one cannot run."""
     folder = tmp_path_factory.mktemp("grids")
     out, (start, reached) = folder / "a [grid] of 1", waiting_cell(folder)
@@ -90,7 +84,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory, cache: Path, beir: Path, stat
         patch.setattr(running.subprocess, "Popen", first_doomed)
         spoiled.mkdir(parents=True)
         (spoiled / "notes.txt").touch()
-        with pytest.raises(TrainingError) as caught:
+        with pytest.raises(opera.TrainingError) as caught:
             opera.compare(beir, model=static_model, out=out, methods=["ft", "dp"], seeds=[0, 1], steps=[12], **QUICK)
     return SimpleNamespace(out=out, cells=out / beir.name, spoiled=spoiled, message=str(caught.value))
 
@@ -99,10 +93,10 @@ class TestGrid:
     """In the order they stand in: each goes on from the one before."""
 
     @pytest.fixture(autouse=True)
-    def _cache(self, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _cache(self, cache, monkeypatch) -> None:
         monkeypatch.setenv("OPERA_CACHE", str(cache))
 
-    def test_failed_cells_are_reported_and_the_rest_went_on(self, grid: SimpleNamespace) -> None:
+    def test_failed_cells_are_reported_and_the_rest_went_on(self, grid):
         finished = {str(path.parent.relative_to(grid.cells)) for path in grid.out.rglob("measures.json")}
         assert finished == {"dp/steps12/seed0", "ft/steps12/seed1"}
         reasons = dict(line.split(": ", 1) for line in grid.message.splitlines())
@@ -112,23 +106,14 @@ class TestGrid:
         assert "is not empty and holds no run" in reasons[str(grid.spoiled)]
         assert len(reasons) == 2
 
-    def test_the_same_call_does_what_is_left(
-        self,
-        grid: SimpleNamespace,
-        compare: Call,
-        cache: Path,
-        beir: Path,
-        static_model: Path,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+    def test_the_same_call_does_what_is_left(self, grid, compare, cache, beir, static_model, monkeypatch):
         monkeypatch.setattr(running.subprocess, "Popen", ForkedWorker)
         before = {path: path.stat().st_mtime_ns for path in grid.out.rglob("run.json")}
-        finished = [path for path in before if Run(path.parent).finished]
+        finished = [path for path in before if opera.Run(path.parent).finished]
         cached = times_in(cache)
         folder = ["--out", grid.out, "--methods", "ft,dp", "--seeds", "0,1", "--steps", "12"]
         options = [*folder, *SETTINGS, "--jobs", 2, "--json", "--baseline", "dp"]
-        done = compare(beir, "--model", static_model, *options)
-        assert done.returncode == 1
+        done = compare(beir, "--model", static_model, *options, status=1)
         assert "1 run failed, see above; the same command tries again" in done.stderr
         assert done.stderr.count("done: ") == 1
         comparison = json.loads(done.stdout)
@@ -139,14 +124,12 @@ class TestGrid:
         assert not list(grid.out.rglob("checkpoint-*"))
         assert times_in(cache) == cached, "encoded and mined once for all cells"
 
-    def test_cells_are_ordinary_runs_also_after_a_kill(
-        self, grid: SimpleNamespace, beir: Path, static_model: Path, tmp_path: Path
-    ) -> None:
+    def test_cells_are_ordinary_runs_also_after_a_kill(self, grid, beir, static_model, tmp_path):
         alone = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="ft", max_steps=12, **QUICK)
         cell = grid.cells / "ft/steps12/seed0"
         assert weights(cell) == weights(alone.path)
-        assert Run(cell).pairs() == alone.pairs()
-        assert len(Run(cell).draws())
+        assert opera.Run(cell).pairs() == alone.pairs()
+        assert len(opera.Run(cell).draws())
         assert opera.evaluate(beir, model=cell).measures["nDCG@10"] == pytest.approx(
-            Run(cell).measures["final"]["nDCG@10"]
+            opera.Run(cell).measures["final"]["nDCG@10"]
         )

@@ -1,11 +1,8 @@
 """Grids that are stopped, with sham cells, and the cores that cells share."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
 from dataclasses import asdict
@@ -26,7 +23,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
-def test_a_job_reads_the_tables_that_the_user_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_reads_the_tables_that_the_user_named(tmp_path, monkeypatch):
     tables = TableSource.of({"train": "p.csv"}, documents="d.csv", columns="id=key", encoding="cp1252")
     (cell,) = planned(tmp_path, data=[tables], also=["more.csv"], methods=["ft"], seeds=[0])
     calls: list[dict[str, Any]] = []
@@ -38,9 +35,7 @@ def test_a_job_reads_the_tables_that_the_user_named(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(("at_once", "threads"), [(1, None), (3, "2"), (9, "1")])
-def test_cores_are_shared_unless_the_user_says_how_many(
-    at_once: int, threads: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cores_are_shared_unless_the_user_says_how_many(at_once, threads, monkeypatch):
     monkeypatch.setattr(grid, "usable_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert Processes(at_once)._environment.get("OMP_NUM_THREADS") == threads
@@ -55,9 +50,7 @@ def test_cores_are_shared_unless_the_user_says_how_many(
     [(signal.SIGINT, None), (signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)],
     ids=["Ctrl-C", "twice as clusters do", "Ctrl-C twice"],
 )
-def test_a_signal_lets_the_running_cell_save_and_a_second_ctrl_c_kills_it(
-    first: int, second: int | None, sham_cells: list[subprocess.Popen[str]], tmp_path: Path
-) -> None:
+def test_a_signal_lets_the_running_cell_save_and_a_second_ctrl_c_kills_it(first, second, sham_cells, tmp_path):
     handler = signal.getsignal(signal.SIGTERM)
     grid = Grid(tmp_path, "model", planned(tmp_path, methods=["ft"], seeds=[0, 1]))
     folder, killed = grid.runs[0].folder, second == signal.SIGINT
