@@ -1,11 +1,14 @@
-"""Recipes by name and by file, and several at once."""
+"""Recipes by name and by file, and several at once; they and ``--set`` read YAML 1.2."""
 
 import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from documents import parse
 from opera.config.recipe import make_recipe, override, recipe, recipe_path, recipes_by_name
+from opera.config.yaml import parse_assignments, parse_scalar
 from opera.core.registry import load_extensions, register_recipes
 
 
@@ -67,3 +70,19 @@ def test_named_recipes_serve_several_methods(tmp_path, monkeypatch):
     assert recipe("named", methods=["ft", "sp"]) == recipe("named") == {"k": 0.5, "temperature": 0.02}
     (tmp_path / "mine.yml").write_text("k: 0.5\n")
     assert recipe(tmp_path / "mine.yml", methods=["ft"]) == {"k": 0.5}, "a mistake in a user's file stays an error"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("10:50", "10:50"), ("1e-6", 1e-6), ("5", 5), ("010", 10), ("true", True), ("on", "on"), ("null", None),
+        ("", None), ("[1", "[1"), ("'5'", "5"), ("2024-01-01", "2024-01-01"),
+    ],
+)  # fmt: skip
+def test_scalars(text, value):
+    assert parse_scalar(text) == value
+    assert type(parse_scalar(text)) is type(value)
+
+
+def test_an_assignment_keeps_what_follows_the_first_equals_sign():
+    assert parse_assignments(["report_to=a=b", " seed = 2"]) == {"report_to": "a=b", "seed": 2}

@@ -11,9 +11,10 @@ import pytest
 
 import opera
 from opera.core import cache
-from opera.core.cache import cache_folder, cache_limit, cached, entry
-from opera.core.errors import SettingError
+from opera.core.cache import LOCK_FILE, cache_folder, cache_limit, cached, entry, sole_use
+from opera.core.errors import RunFolderError, SettingError
 from opera.core.files import remove
+from processes import start
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +114,7 @@ def hold(folder: str, holds: Any, may_end: Any) -> None:
     may_end.wait(60)
 
 
-def test_the_least_recently_used_entries_leave_first_but_none_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_entries_leave_first_but_none_in_use(monkeypatch):
     monkeypatch.setenv("OPERA_CACHE_LIMIT", "1e-6")  # 1,000 bytes
     monkeypatch.setattr(cache, "_bytes_until_check", 0)
     old, older, new = (sized("data", key, 400, used) for key, used in (("b", 200), ("a", 100), ("c", 300)))
@@ -131,13 +132,45 @@ def test_the_least_recently_used_entries_leave_first_but_none_in_use(monkeypatch
     assert {entry.kind for entry in opera.cache(clear=True)} == {"tokens"}, "this process uses it"
 
 
-def test_an_entry_whose_folder_was_deleted_is_written_again() -> None:
+def test_an_entry_whose_folder_was_deleted_is_written_again():
     remove(cached("tokens", "e", write))
     assert (cached("tokens", "e", write) / "a").is_file()
     assert cached("tokens", "e", never).is_dir()
 
 
-def test_the_limit_is_a_number_of_gigabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_is_a_number_of_gigabytes(monkeypatch):
     monkeypatch.setenv("OPERA_CACHE_LIMIT", "20GB")
     with pytest.raises(SettingError, match="OPERA_CACHE_LIMIT: must be a number of gigabytes, such as 20, got '20GB'"):
         cache_limit()
+
+
+HOLD = """
+import signal, sys
+from pathlib import Path
+from opera.core.cache import sole_use
+with sole_use(Path(sys.argv[1]), "trains into this folder"):
+    (Path(sys.argv[1]) / "held").touch()
+    signal.pause()
+"""
+
+
+def test_a_held_folder_is_refused_until_its_process_has_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "PATIENCE", 0.0)
+    folder, script = tmp_path / "run", tmp_path / "hold.py"
+    folder.mkdir()
+    message = f"process {os.getpid()} on .* trains into this folder; wait until"
+    refused = pytest.raises(RunFolderError, match=message)
+    with sole_use(folder, "trains into this folder"), refused, sole_use(folder, "x"):
+        pass
+    assert not list(folder.iterdir())
+    script.write_text(HOLD)
+    child = start([str(script), str(folder)], tmp_path / "log")
+    child.wait_until((folder / "held").exists)
+    with pytest.raises(RunFolderError, match="trains into this folder"), sole_use(folder, "x"):
+        pass
+    child.send_signal(9)
+    child.wait()
+    assert (folder / LOCK_FILE).exists()
+    with sole_use(folder, "x"):
+        pass
+    assert not (folder / LOCK_FILE).exists()

@@ -1,16 +1,27 @@
-"""Variables are set before NumPy and torch load, also for processes started from here, and never against the user."""
+"""Variables are set before NumPy and torch load, never against the user; an extra that is missing is said."""
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from opera.core import environment
-from opera.core.environment import KERNELS, THREADS, WAITING, check_arithmetic, fix_arithmetic, share_cores
-from opera.core.errors import SettingError
+from opera.core.environment import (
+    EXTRAS,
+    KERNELS,
+    THREADS,
+    WAITING,
+    check_arithmetic,
+    fix_arithmetic,
+    require,
+    share_cores,
+)
+from opera.core.errors import MissingExtraError, SettingError
 
 needs_avx2 = pytest.mark.skipif("needs" in environment._problem(), reason="needs an x86-64 processor with AVX2")
 SOURCE = Path(environment.__file__).parents[2]
@@ -113,3 +124,19 @@ def test_a_container_starts_as_many_threads_as_it_may_use(text, cores, quota, mo
     monkeypatch.setenv(THREADS[0], "5")
     share_cores()
     assert os.environ[THREADS[0]] == "5"
+
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_a_missing_package_is_named_with_its_command(monkeypatch):
+    monkeypatch.setattr(environment, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"^--this: needs the package .*: pip install "):
+        require(next(iter(EXTRAS)), "--this")
+
+
+@pytest.mark.parametrize("module", EXTRAS)
+def test_the_project_offers_the_extra(module):
+    requirement, extra = EXTRAS[module]
+    offered = [re.split("[>=]", line)[0] for line in PROJECT["optional-dependencies"][extra]]
+    assert requirement.strip("'") in offered

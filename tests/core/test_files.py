@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
+from opera.core.arguments import without_parents
 from opera.core.errors import StorageError
 from opera.core.files import clear_leftovers, exchange, replace_file, replace_folder, unfinished, writing
 
@@ -103,3 +104,9 @@ def test_errors_of_libraries_count_and_those_of_other_files_pass():
         raise SafetensorError("I/O error: No space left on device (os error 28)")
     with pytest.raises(FileNotFoundError), writing(Path("run")):
         raise FileNotFoundError(errno.ENOENT, "no such file", "data/corpus.jsonl")
+
+
+def test_a_folder_above_is_that_of_a_links_target(tmp_path):
+    (tmp_path / "far" / "target").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("far/target")
+    assert without_parents(tmp_path / "link" / ".." / "run") == tmp_path.resolve() / "far" / "run"

@@ -2,10 +2,13 @@
 
 import html
 import re
+from typing import Any
 
 import pytest
 
-from opera.run_folder.summary import RunSummary, verdict_of
+from grids import guard_record
+from opera.run_folder.record import GuardedMeasure, GuardRecord
+from opera.run_folder.summary import RunSummary, verdict_of, verdict_sentence, warnings_of
 
 
 def test_all_readers_show_the_facts_of_the_summary(trained):
@@ -39,3 +42,68 @@ def test_a_run_on_vectors_has_no_search(trained):
     record = trained.record.model_copy(update={"settings": {**trained.settings, "query_vectors": "q.npy"}})
     summary = RunSummary.of(trained.path, record, trained.measures, trained.per_query())
     assert list(summary.next_commands()) == ["review", "report"]
+
+
+def measured(low: float, high: float, **changes: Any) -> GuardedMeasure:
+    middle = (low + high) / 2
+    values = {"queries": 120, "base": 0.3, "fine_tuned": 0.3, "final": 0.3 + middle, "difference": middle}
+    return GuardedMeasure(**{**values, "low": low, "high": high, **changes})
+
+
+def record(**changes: Any) -> GuardRecord:
+    dev, test = measured(0.02, 0.061, difference=0.041), measured(0.001, 0.075)
+    return guard_record(**{"mixing_weight": 0.75, "dev": dev, "test": test, "refit": True, **changes})
+
+
+TEST = "nDCG@10 30.0 -> 33.8 (+3.8, 95% interval +0.1 to +7.5) on 120 test queries"
+FEW = "Too few dev queries to tell (19 of 20): "
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence", "gain"),
+    [
+        ({}, f"Better: {TEST}", True),
+        ({"test": None}, "Better on dev: nDCG@10 30.0 -> 34.0 (+4.1, 95% interval +2.0 to +6.1) on 120 dev", False),
+        ({"test": measured(-0.01, 0.05)}, "Better on dev, not confirmed on test: nDCG", False),
+        ({"test": measured(-0.05, -0.01)}, "Better on dev, worse on test: nDCG", False),
+        ({"dev_verdict": "same"}, "Better on test, not confirmed on dev: nDCG", False),
+        ({"dev_verdict": "same", "test": None}, "No significant gain: nDCG", False),
+        ({"dev_verdict": "same", "test": measured(-0.01, 0.05)}, "No significant gain: nDCG", False),
+        ({"dev_verdict": "same", "test": measured(-0.05, -0.01)}, "Worse on test: nDCG", False),
+        ({"dev_verdict": "same", "dev_queries": 19}, f"{FEW}nDCG", False),
+        ({"dev_verdict": "kept", "mixing_weight": 0}, "Base model kept: fine-tuning changes nDCG", False),
+        (
+            {
+                "dev_verdict": "kept",
+                "mixing_weight": 0,
+                **dict.fromkeys(("dev", "test"), measured(0, 0, fine_tuned=0.25)),
+            },
+            "Base model kept: fine-tuning changes nDCG@10 30.0 -> 25.0 (−5.0) on 120 dev queries",
+            False,
+        ),
+    ],
+)
+def test_no_more_is_said_than_dev_and_test_say(changes, sentence, gain):
+    assert verdict_sentence(record(**changes)).startswith(sentence)
+    assert len(verdict_sentence(record(**changes)).split()) <= 25
+    assert (verdict_of(record(**changes)) == "better") is gain
+
+
+def test_of_few_queries_no_interval_is_printed():
+    dev, test = measured(-2.5, 2.2, queries=19), measured(-1, 1, queries=2)
+    few = record(dev_verdict="same", dev_queries=19, dev=dev, test=test)
+    assert verdict_sentence(few) == f"{FEW}nDCG@10 30.0 -> 30.0 (0.0) on 2 test queries"
+
+
+def test_reasons_for_doubt():
+    assert list(warnings_of(record())) == []
+    assert len(list(warnings_of(record(dev_seen=0.9, test_seen=0.1, dev_queries=33, test=measured(-0.08, -0.01))))) == 3
+    assert len(list(warnings_of(record(expected_documents="new", test_seen=None)))) == 1
+    part = {"queries": 60, "base": 0.3, "fine_tuned": 0.4, "final": 0.35}
+    both = {
+        "expected_documents": "both",
+        "test_seen": None,
+        "dev_parts": {"same documents": part, "new documents": part},
+    }
+    assert list(warnings_of(record(**both))) == []
+    assert len(list(warnings_of(record(**both | {"dev_parts": {"new documents": part}})))) == 1

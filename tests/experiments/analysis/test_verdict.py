@@ -1,4 +1,4 @@
-"""The conclusion: which model to use."""
+"""The conclusion: which model to use, and when each method first reaches the baseline's best."""
 
 import re
 from dataclasses import replace
@@ -12,7 +12,7 @@ from opera.cli.options import Screen
 from opera.core.figures import PRIMARY
 from opera.experiments.results import Comparison, analyse_runs
 from opera.experiments.significance import PairedTest
-from opera.experiments.verdict import conclusion, recommended
+from opera.experiments.verdict import conclusion, convergence_lines, recommended
 
 TEST = PairedTest(9, 0.02, 0.011, 0.034, 0.001, 0.003, 7, 2)
 BETTER, WORSE, SAME = TEST, replace(TEST, difference=-0.1), replace(TEST, t_test_holm=0.3)
@@ -107,3 +107,19 @@ def test_the_model_on_the_screen_is_the_recommended_one(comparison, tmp_path):
     print_results(Screen(screen), comparison, tmp_path)
     run = comparison.group(table, recommended(table, "ft")).runs[0]
     assert re.findall("Model: (.*)", screen.getvalue()) == [str(run.model_path)]
+
+
+def test_the_first_to_reach_the_baselines_best(folder):
+    means = {"ft": (0.3, 0.5, 0.45), "sp": (0.2, 0.3, 0.4), "dp": (0.5, 0.6, 0.7)}
+    for method, values in means.items():
+        for steps, mean in zip((4, 8, 16), values, strict=True):
+            seconds = 0.5 if method == "ft" else 0.75
+            folder.add(method=method, max_steps=steps, final=[mean] * N_QUERIES, step_seconds=seconds)
+    folder.add(data="data/short", method="ft")
+    folder.add(data="data/short", method="dp")
+    lines = list(convergence_lines(analyse_runs(folder.home, "ft")))
+    heading, *methods = lines
+    assert heading == "\none: ft has its best nDCG@10, 50.0, at 8 steps; matched by"
+    assert methods == ["  sp: never", "  dp: 4 steps, 0.75 × the time"], "data/short has one number of steps"
+    (of_sp, *_) = convergence_lines(analyse_runs(folder.home, "sp"))
+    assert of_sp.startswith("\none: sp has its best nDCG@10, 40.0, at 16 steps")

@@ -14,9 +14,11 @@ import opera
 from grids import ONE, finish_planned, planned
 from opera.cli.options import collect_values
 from opera.config.recipe import ADAPT_ARGUMENTS, make_recipe, recipes_by_name
+from opera.core.cache import sole_use
+from opera.core.errors import RunFolderError, SettingError
 from opera.data.loading import named_source
 from opera.experiments.compare import analyse_grid, prepare_grid
-from opera.experiments.grid import Grid
+from opera.experiments.grid import Grid, train_grid
 
 
 @pytest.mark.parametrize("recipe", recipes_by_name())
@@ -170,3 +172,91 @@ def test_a_baseline_goes_by_the_name_that_the_user_gave_it(beir, static_model, t
     assert prepare_grid(*grid, "sp:k=0.25,dp", baseline="DP").baseline == "dp"
     with pytest.raises(opera.SettingError, match=r"--baseline sp: must be one of the methods: sp:k=0\.25, dp"):
         prepare_grid(*grid, "sp:k=0.25,dp", baseline="sp")
+
+
+def test_a_run_with_another_model_or_other_settings_is_refused(tmp_path, beir, static_model, bert_model):
+    out = tmp_path / "grid"
+    (cell,) = planned(
+        out, data=[str(beir)], methods=["ft"], seeds=[0], values={"lr": 0.1, "range": "1:50", "negatives": "hard"}
+    )
+    finish_planned(cell, static_model)
+    same = {"learning_rate": 0.1, "range": (1, 50), "negatives": "hard"}
+    assert prepare_grid([str(beir)], out, str(static_model), same, **ONE).done == {cell.folder}
+    for name, value in (("learning_rate", 0.2), ("range", "1:60")):
+        with pytest.raises(RunFolderError, match=f"started differently; pass another --out:\n{name}: the run has"):
+            prepare_grid([str(beir)], out, str(static_model), {**same, name: value}, **ONE)
+    with pytest.raises(RunFolderError, match="model_fingerprint: the run has"):
+        prepare_grid([str(beir)], out, str(bert_model), same, **ONE)
+
+
+def test_a_run_is_no_place_for_a_grid(trained, beir, static_model):
+    with pytest.raises(RunFolderError, match="is a run; pass an empty or new folder"):
+        prepare_grid([str(beir)], trained.path, str(static_model), {}, **ONE)
+
+
+def test_one_process_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr("opera.core.cache.PATIENCE", 0.0)
+    grid = Grid(tmp_path, "model", planned(tmp_path))
+    with sole_use(tmp_path, "runs this grid"), pytest.raises(RunFolderError, match="runs this grid; wait until"):
+        train_grid(grid)
+    assert not grid.failed
+
+
+def test_a_grid_trains_on_data_sets_together(compare, beir, second, static_model, tmp_path):
+    out, both = tmp_path / "grid", {"mix": "equal", "one_set_per_step": True}
+    (cell,) = planned(out, data=[str(beir)], also=[str(second)], methods=["ft"], seeds=[0], values=both)
+    assert cell.folder.relative_to(out) == Path("topics+second/ft/steps10/seed0")
+    call = cell.call("model")
+    assert (call["data"], call["also"], call["mix"]) == (str(beir), [str(second)], "equal")
+    finish_planned(cell, static_model)
+    command = (beir, "--also", second, "--model", static_model, "--mix", "equal", "--set", "one_set_per_step=true")
+    done = compare(*command, "--methods", "ft", "--seeds", "0", "--steps", "10", "--out", out, "--plan", "--json")
+    assert [run["finished"] for run in json.loads(done.stdout)["runs"]] == [True]
+    axes = {"methods": "ft", "seeds": [0], "steps": [10]}
+    assert opera.compare(beir, also=[second], model=static_model, out=out, **axes, **both).tables
+    with pytest.raises(opera.RunFolderError, match="pass another --out"):
+        opera.compare(beir, also=[second], model=static_model, out=out, **axes)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_training_takes_one_data_set_and_says_where_others_go(kind, beir, second, static_model, tmp_path):
+    with pytest.raises(opera.SettingError, match=r"^data: must be one data set, got a list; .* also="):
+        opera.adapt(kind([beir, second]), model=static_model, out=tmp_path / "run")
+    with pytest.raises(opera.SettingError, match=r"^also: must be a list of data sets"):
+        opera.adapt(beir, also=str(second), model=static_model, out=tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_seeds_come_outermost_and_each_cell_has_its_folder(tmp_path):
+    cells = planned(tmp_path, methods=["ft", "sp:k=0.5"], steps=[5, 10], values={"lr": 0.1})
+    folders = [str(cell.folder.relative_to(tmp_path)) for cell in cells]
+    assert folders[:3] == ["x/ft/steps5/seed0", "x/sp,k=0.5/steps5/seed0", "x/ft/steps10/seed0"]
+    assert [cell.seed for cell in cells] == [0] * 4 + [1] * 4
+    assert len(set(folders)) == 8
+    assert cells[1].values == {"learning_rate": 0.1, "k": 0.5, "method": "sp", "max_steps": 5, "seed": 0}
+    assert cells[1].log == tmp_path / "x/sp,k=0.5/steps5/seed0.log"
+
+
+def test_data_sets_of_one_name_and_odd_names_stay_inside_the_grid(tmp_path):
+    names_by_source = {"a/x": "x", "b/x": "x-2", "b/x.jsonl": "x-3", "python:json": "python-json", "/": "-",
+                       "c/é [b] %s": "é [b] %s", "irds:o/x": "x-4", "hf:..": "hf-.."}  # fmt: skip
+    cells = planned(tmp_path, data=list(names_by_source), methods=["ft"], seeds=[0])
+    assert [cell.folder.relative_to(tmp_path).parts[0] for cell in cells] == list(names_by_source.values())
+    assert all(len(cell.folder.relative_to(tmp_path).parts) == 4 for cell in cells)
+
+
+def test_a_shared_setting_of_a_method_applies_to_the_methods_that_have_it(tmp_path):
+    cells = planned(tmp_path, methods=["ft", "rp", "sp:k=0.75", "dp"], seeds=[0], values={"k": 0.5, "soft": False})
+    special = [{name: cell.values[name] for name in ("k", "soft") if name in cell.values} for cell in cells]
+    assert special == [{}, {"k": 0.5}, {"k": 0.75}, {"soft": False}]
+    with pytest.raises(SettingError, match="setting 'k' applies only to"):
+        planned(tmp_path, methods=["ft", "dp"], values={"k": 0.5})
+
+
+def test_without_steps_each_data_set_decides(tmp_path):
+    ft, five_epochs = planned(tmp_path, methods=["ft", "ft:epochs=5"], seeds=[0], steps=None)
+    assert str(ft.folder.relative_to(tmp_path)) == "x/ft/autosteps/seed0"
+    assert "max_steps" not in ft.values
+    assert five_epochs.values["epochs"] == 5
+    with pytest.raises(SettingError, match="epochs=5 and max_steps=10: both say how long to train"):
+        planned(tmp_path, values={"epochs": 5})
