@@ -65,11 +65,16 @@ def _nothing_is_waited_for() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def _libraries_are_not_garbage() -> None:
-    """Import the libraries and exempt them from garbage collection: accelerate collects after every training."""
+def _libraries_are_loaded() -> None:
+    """Import the libraries, and drop what importing them leaves."""
     import opera.run.steps  # noqa: F401
 
     gc.collect()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_old_is_garbage() -> None:
+    """Exempt from garbage collection what earlier tests have loaded: accelerate collects after every training."""
     gc.freeze()
 
 
@@ -151,13 +156,13 @@ def run_opera(tmp_path, monkeypatch, capsys) -> Opera:
 
 
 @pytest.fixture(scope="session")
-def static_model(tmp_path_factory, _libraries_are_not_garbage) -> Path:
+def static_model(tmp_path_factory, _libraries_are_loaded) -> Path:
     """A static embedding model in a sentence-transformers folder, random vectors."""
     return write_static_model(tmp_path_factory.mktemp("static") / "model")
 
 
 @pytest.fixture(scope="session")
-def bert_model(tmp_path_factory, _libraries_are_not_garbage) -> Path:
+def bert_model(tmp_path_factory, _libraries_are_loaded) -> Path:
     """A two-layer BERT with mean pooling and prompts, random weights, in a sentence-transformers folder."""
     return write_bert_model(tmp_path_factory.mktemp("bert") / "model")
 

@@ -21,6 +21,18 @@ def test_evaluate_takes_data_first_and_the_model_by_keyword(beir, static_model):
     assert evaluation.query_ids == data.queries.ids(data.split("test").query_rows)
 
 
+def test_evaluating_a_run_at_another_grade_never_asks_a_training_query(make_beir, static_model, tmp_path):
+    """The run's own splits stay, whatever grade is asked for; the grades are the original ones."""
+    folder = make_beir()
+    (folder / "qrels" / "test.tsv").unlink()
+    settings = {**SMALL, "method": "ft", "relevant_grade": 2, "seed": 5}
+    run = opera.adapt(folder, model=static_model, out=tmp_path / "run", **settings)
+    for grade in (None, 1, 2):
+        evaluation = opera.evaluate(folder, model=run.path, measures=FULL_MEASURES, relevant_grade=grade)
+        assert not set(run.pairs()["query_id"].to_pylist()) & set(evaluation.query_ids)
+        assert (evaluation.measures == run.measures["final"]) is (grade != 1)
+
+
 def test_every_measurement_says_once_that_documents_are_copies(make_beir, static_model, tmp_path, caplog):
     """Copies tie, so their ids decide the scores."""
     folder = make_beir()
