@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import opera
 from documents import ROOT, find, parse
@@ -94,3 +95,26 @@ def test_the_lock_file_pins_each_dependency():
     needed = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]["dependencies"]
     pinned = read(ROOT / "requirements.lock").splitlines()
     assert {package(line) for line in needed} <= {package(line) for line in pinned}
+
+
+def block(language: str) -> str:
+    """Return the only block of a language in docs/scale.md."""
+    (text,) = re.findall(rf"```{language}\n(.*?)```", read(ROOT / "docs" / "scale.md"), re.DOTALL)
+    return str(text)
+
+
+def kubernetes_command() -> str:
+    job = yaml.safe_load(block("yaml"))
+    worker = job["spec"]["pytorchReplicaSpecs"]["Worker"]
+    assert worker["replicas"] == job["spec"]["elasticPolicy"]["minReplicas"]
+    (container,) = worker["template"]["spec"]["containers"]
+    volumes = {volume["name"] for volume in worker["template"]["spec"]["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+    return re.sub(r"\$\(.*\)", "--resume", container["command"][2])
+
+
+@pytest.mark.parametrize("command", [kubernetes_command(), block("bash")], ids=["kubernetes", "slurm"])
+def test_the_command_of_a_cluster_is_valid(command):
+    torchrun, arguments = command.split("-m opera ")
+    assert "torchrun" in torchrun
+    parse(arguments.split())

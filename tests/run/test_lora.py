@@ -69,7 +69,8 @@ def test_a_mixture_is_that_of_the_merged_weights(tuned, bert_model):
             torch.testing.assert_close(part, mixture[name], rtol=0, atol=1e-6, msg=name)
 
 
-@pytest.mark.parametrize("merge", ["true", pytest.param("false", marks=pytest.mark.slow)])
+@pytest.mark.slow  # tests/run/test_served.py has a run with matrices that are merged
+@pytest.mark.parametrize("merge", ["true", "false"])
 def test_a_run_hands_over_a_model_that_loads_by_itself(train, merge, beir, bert_model, tmp_path):
     lora = f"{FAST['lora']},merge={merge}"
     more = {**FAST, "lora": lora, "gradient_checkpointing": True}
