@@ -16,7 +16,7 @@ def find(name: str) -> object:
     parts = name.split(".")
     for size in range(len(parts), 0, -1):
         try:
-            thing: object = importlib.import_module(".".join(parts[:size]))
+            thing = importlib.import_module(".".join(parts[:size]))
         except ModuleNotFoundError:
             continue
         for part in parts[size:]:
@@ -27,7 +27,7 @@ def find(name: str) -> object:
 
 def parse(arguments: list[str], app: typer.Typer = app) -> dict[str, Any]:
     """Read the words after ``opera``, or after the command of another app, without running them."""
-    commands: Any = typer.main.get_command(app)
+    commands = typer.main.get_command(app)
     name, *rest = arguments
     assert name in commands.commands, f"there is no command {name}"
     try:

@@ -38,7 +38,7 @@ BYTES = [
 ]  # fmt: skip
 """What breaks readers, or is often found in spoilt files."""
 
-VALUES: list[Any] = [
+VALUES = [
     None, True, False, 0, 1, -1, 2**31, 2**64, -(2**63), 10**400, 0.5, -0.0, 1e308, "", " ", "\t", "a\n", "\0",
     "\x1b[2J", "\u202e", "\u2028", "\ud83d", "0", "NaN", "1e5", "~", "..", "/", "a/../b", "python:os", "x" * 5000,
     [], [[]], [None], [0], [""], ["a", 1], {}, {"": 0}, {"a": None}, {"_id": "a"}, float("nan"), float("inf"),
@@ -99,7 +99,7 @@ def workplace(files: Files | None = None) -> Iterator[Path]:
 @contextmanager
 def only_refusals(also: Callable[[str], bool] = lambda _: True) -> Iterator[list[str]]:
     """Collect the message of the ``InputError`` that ends the block, if one does; check how it reads."""
-    messages: list[str] = []
+    messages = []
     try:
         yield messages
     except InputError as error:

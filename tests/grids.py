@@ -105,13 +105,13 @@ def guard_record(**changes: Any) -> GuardRecord:
     return GuardRecord(**{**values, **changes})
 
 
-ONE: dict[str, Any] = {"methods": ["ft"], "seeds": [0], "steps": [10]}
+ONE = {"methods": ["ft"], "seeds": [0], "steps": [10]}
 """The axes of a grid of one run."""
 
 
 def planned(out: Path, **changes: Any) -> list[PlannedRun]:
     """Plan a small grid."""
-    parts: dict[str, Any] = {
+    parts = {
         "data": ["data/x"],
         "also": (),
         "methods": ["ft", "dp"],
@@ -177,7 +177,7 @@ class RunsFolder:
         }
         if tuned:
             measures["fine_tuned"] = {name: float(column.mean()) for name, column in tuned.items()}
-        per_query: dict[str, Any] = {"query_id": list(queries)}
+        per_query = {"query_id": list(queries)}
         if similarity is not None:
             per_query["similarity"] = np.asarray(similarity, dtype=np.float32)
         if base is not None:

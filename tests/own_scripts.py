@@ -28,8 +28,8 @@ def pairs_of(data: opera.RetrievalData, rows: int = ROWS) -> Dataset:
 
 MakeLoss = Callable[[SentenceTransformer, SentenceTransformer], torch.nn.Module]
 
-SYMMETRIC: Any = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
-LOSSES: dict[str, MakeLoss] = {
+SYMMETRIC = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
+LOSSES = {
     "mnrl": lambda model, guide: losses.MultipleNegativesRankingLoss(model),
     "symmetric": lambda model, guide: losses.MultipleNegativesRankingLoss(model, **SYMMETRIC),
     "cached": lambda model, guide: losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=3),

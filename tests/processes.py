@@ -138,7 +138,7 @@ def _work(arguments: list[str], jobs: Connection, parents: Connection, log: str,
     os.dup2(jobs.fileno(), 0)
     jobs.close()
     sys.stdin = os.fdopen(0)
-    status: object = 0
+    status = 0
     try:
         _run(arguments, environment)
     except SystemExit as end:

@@ -18,7 +18,7 @@ from opera.training.prepare import Prepared, load_and_check
 
 Train = Callable[..., Run]
 
-FAST: dict[str, Any] = {
+FAST = {
     "max_steps": 60,
     "per_device_train_batch_size": 16,
     "learning_rate": 0.1,
@@ -28,7 +28,7 @@ FAST: dict[str, Any] = {
     "refit": False,  # tests of training look at one training
     "bm25": False,  # tests/run/test_hybrid.py has keyword search
 }
-SMALL: dict[str, Any] = {**FAST, "max_steps": 8, "save_steps": 4, "learning_rate": 1e-3}
+SMALL = {**FAST, "max_steps": 8, "save_steps": 4, "learning_rate": 1e-3}
 SETTINGS = ("temperature=0.1", "precision=fp32", "refit=false", "bm25=false")
 OPTIONS = ["--lr", "0.01", "--batch-size", "8"]
 

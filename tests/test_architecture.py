@@ -34,7 +34,7 @@ def layer_of(module: str) -> str:
 
 def imported_modules(nodes: Iterator[ast.AST]) -> set[str]:
     """Return the package's modules that import statements name; ``opera`` itself only where it is all they name."""
-    names: set[str] = set()
+    names = set()
     for node in nodes:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}

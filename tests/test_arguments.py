@@ -2,14 +2,13 @@
 
 import inspect
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import opera
 from opera.config.arguments import HELP, ModelArguments, ReadingArguments
 
-ARGUMENTS: list[tuple[str, dict[str, Any]]] = [
+ARGUMENTS = [
     ("adapt", {"out": None}),
     ("adapt", {"out": 7}),
     ("adapt", {"out": "run", "overwrite": "no"}),

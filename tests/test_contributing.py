@@ -24,7 +24,7 @@ EXAMPLES = {
     "A measure": "RBP80",
 }
 """The sections on extensions, and the name that the code of each registers."""
-FAST: dict[str, Any] = {"max_steps": 4, "per_device_train_batch_size": 8, "guard": False}
+FAST = {"max_steps": 4, "per_device_train_batch_size": 8, "guard": False}
 
 Example = Callable[[str], dict[str, Any]]
 
@@ -38,7 +38,7 @@ def code_below(heading: str) -> str:
 
 
 def run_example(heading: str) -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": "my_extensions"}
+    names = {"__name__": "my_extensions"}
     exec(compile(code_below(heading), f"CONTRIBUTING.md: {heading}", "exec"), names)
     return names
 

@@ -37,7 +37,7 @@ def default(value: Any) -> str:
 
 def test_an_option_has_one_default():
     doors = [door for door in DOORS if door not in (*TRAINING, "quickstart")]
-    values: dict[str, set[str]] = {}
+    values = {}
     for side in (side for door in doors for side in (of_command(door), of_function(door))):
         for option, value in side.items():
             values.setdefault(option, set()).add(default(value))

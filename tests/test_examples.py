@@ -31,7 +31,7 @@ def run_example(thing: Any) -> None:
     names = {**vars(opera.methods), **vars(importlib.import_module(thing.__module__)), "opera": opera}
     examples = doctest.DocTestParser().get_doctest(inspect.getdoc(thing) or "", names, thing.__name__, None, None)
     assert examples.examples, f"{thing.__name__} has no example"
-    report: list[str] = []
+    report = []
     doctest.DocTestRunner().run(examples, out=report.append)
     assert not report, "".join(report)
 

@@ -3,6 +3,7 @@
 Blocks that need a network, a GPU or several machines say so in a comment above them; see ``guides.py``.
 """
 
+import json
 import os
 import re
 import shutil
@@ -50,7 +51,7 @@ def run_here(tmp_path, letter_model, monkeypatch, capsys) -> Any:
     monkeypatch.setattr(opera.retrieval.locate, "minilm_folder", lambda: letter_model)
     shutil.copytree(letter_model, tmp_path / "all-MiniLM-L6-v2")
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names = {"__name__": "__main__"}
     yield lambda page: run_page(page, tmp_path, lambda words: opera_here(tmp_path, words, monkeypatch, capsys), names)
     os.chdir(ROOT)
 
@@ -61,6 +62,22 @@ def test_the_blocks_of_a_guide_run(page, run_here):
     for package in NEEDS.get(page, ()):
         pytest.importorskip(package)
     run_here(ROOT / "docs" / page)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("run_here")
+def test_the_notebook_runs(capsys):
+    """From its first cell to its last; no figure is checked, since ``minilm`` is a small model here."""
+    cells = json.loads((ROOT / "examples" / "first_hour.ipynb").read_text(encoding="utf-8"))["cells"]
+    assert len(cells) == 10
+    names = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"<{cell['id']}>", "exec"), names)
+    first, second = names["first"], names["second"]
+    assert second.record.data.notes[-1].split()[0] != "0"
+    assert second.measures["base"] == first.measures["base"]
+    assert "review.html" in capsys.readouterr().out
 
 
 def test_the_skill_is_short_and_runs_every_command():

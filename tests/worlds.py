@@ -7,7 +7,7 @@ from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Method, PairScores, Plan
 from opera.methods.draws import NOTHING, TopK, bucket_of
 
-VARIANTS: list[tuple[str, dict[str, object]]] = [
+VARIANTS = [
     ("ft", {}),
     ("rp", {"k": 0.5}),
     ("rp", {"k": 0.5, "query_weighting": "uniform"}),

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import is_static, load_model
 from small_runs import FAST, unit_vectors
 
-SETTINGS: dict[str, Any] = {**FAST, "learning_rate": 0.02, "adapter": "query"}
+SETTINGS = {**FAST, "learning_rate": 0.02, "adapter": "query"}
 
 USER = """
 import json, sys

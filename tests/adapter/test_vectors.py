@@ -43,7 +43,7 @@ def test_vectors_come_normalised_in_the_order_of_the_rows(name, dtype, tmp_path)
     np.testing.assert_allclose(vectors, [[0.5**0.5, 0.5**0.5], [1, 0], [0, 1]], atol=1e-7)
 
 
-SPOILT: dict[str, dict[str, Any]] = {
+SPOILT = {
     "must be a Parquet file with the columns 'id' and 'vector'": {"key": IDS},
     "an id is missing, lengths differ": {"id": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]},
     "the vector of 'a' is zero,": {"id": list("abc"), "vector": [[1.0, None]] * 3},

@@ -72,8 +72,8 @@ EXAMPLES = {"cli/__init__.py", "cli/scoring.py"}
 def advised(path: Path) -> Iterator[str]:
     """Yield the options in the messages of a file, except at their start."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    texts: dict[ast.AST, str] = {}
-    skipped: set[ast.AST] = set()
+    texts = {}
+    skipped = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             skipped.add(node.value)  # a docstring

@@ -77,7 +77,7 @@ def test_mined_negatives_can_be_trained_on(run_opera, beir, static_model, tmp_pa
 def test_commands_that_write_a_file_print_its_name_as_json(run_opera, trained, beir, static_model, tmp_path):
     def printed(*command: object) -> dict[str, object]:
         done = run_opera(*command, "--json")
-        values: dict[str, object] = json.loads(done.stdout)
+        values = json.loads(done.stdout)
         assert (tmp_path / str(values["file"])).is_file()
         return values
 

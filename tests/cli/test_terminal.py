@@ -32,7 +32,7 @@ def evil_data(tmp_path_factory, beir) -> Path:
 
 def test_nothing_that_is_printed_commands_the_terminal(run_opera, evil_data, static_model):
     model, out = shutil.copytree(static_model, evil_data.with_name(f"mo{EVIL}del")), f"r{EVIL}"
-    commands: list[tuple[list[object], int]] = [
+    commands = [
         (["evaluate", evil_data, "--model", model, "--json"], 0),
         (["search", evil_data, f"t1w2 {EVIL}", "--model", model], 0),
         (["inspect", evil_data, "--model", model], 0),

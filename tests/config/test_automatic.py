@@ -6,10 +6,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opera.config.automatic import AUTOMATIC, DEFAULTS, ModelKind, Situation, resolve
+from opera.config.automatic import AUTOMATIC, DEFAULTS, Situation, resolve
 from opera.config.training import TrainSettings
 
-KINDS: list[ModelKind] = ["adapter", "static", "small", "large"]
+KINDS = ["adapter", "static", "small", "large"]
 counts = st.integers(1, 10**7)
 
 

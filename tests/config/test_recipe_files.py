@@ -62,7 +62,7 @@ def test_the_table_of_models_says_what_their_recipes_hold():
 
 def test_named_recipes_serve_several_methods(tmp_path, monkeypatch):
     (tmp_path / "named.yaml").write_text("k: 0.5\ntemperature: 0.02\n")
-    folders: list[Path] = []
+    folders = []
     monkeypatch.setattr("opera.core.registry.RECIPE_FOLDERS", folders)
     monkeypatch.setattr("opera.config.recipe.RECIPE_FOLDERS", folders)
     register_recipes(tmp_path)

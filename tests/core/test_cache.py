@@ -31,7 +31,7 @@ def never(folder: Path, names: list[str]) -> None:
 
 
 def test_what_several_need_is_made_by_one(tmp_path):
-    made: list[Path] = []
+    made = []
 
     def make(folder: Path, names: list[str]) -> None:
         made.append(folder)
@@ -41,7 +41,7 @@ def test_what_several_need_is_made_by_one(tmp_path):
         threads.extend(others)
         write(folder, names)
 
-    threads: list[threading.Thread] = []
+    threads = []
     cached("vectors", "abc", make)
     for thread in threads:
         thread.join()
@@ -62,7 +62,7 @@ def test_what_killed_processes_left_is_removed(tmp_path):
 
 
 def test_complete_files_of_a_killed_process_are_kept():
-    asked: list[list[str]] = []
+    asked = []
 
     def make(folder: Path, names: list[str]) -> None:
         asked.append(names)

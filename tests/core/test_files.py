@@ -66,7 +66,7 @@ def test_a_folder_is_never_absent_while_another_replaces_it(tmp_path, in_one_ste
         (path / "a").write_text(text)
     if not in_one_step:
         monkeypatch.setattr("sys.platform", "other")
-    renamed: list[Path] = []
+    renamed = []
     rename = Path.rename
 
     def killed_at_second(path: Path, target: Path) -> Path:

@@ -27,7 +27,7 @@ def terminal(lines: int, columns: int) -> tuple[int, int]:
 def stderr_on(ends: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Connect standard error to a file; the list holds its lines at the end."""
     reader, writer = ends
-    parts: list[bytes] = []
+    parts = []
 
     def read() -> None:
         try:

@@ -19,7 +19,7 @@ from opera.training.negatives import RandomNegatives
 
 @pytest.fixture
 def registry() -> Registry[Any]:
-    registry: Registry[Any] = Registry("thing", shipped=("one",))
+    registry = Registry("thing", shipped=("one",))
     registry.register("two", RandomNegatives)
     return registry
 

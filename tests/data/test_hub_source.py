@@ -116,7 +116,7 @@ def test_a_data_set_of_the_hub_is_read_again_when_it_has_a_new_commit(tmp_path, 
     for commit in (first, second):
         write_beir_hub(tmp_path / commit)
     judgements = {first: "q1\t1\t1", second: "q1\t2\t1"}
-    on_hub: dict[str, str | None] = {"o/n": first, "o/n-qrels": first}
+    on_hub = {"o/n": first, "o/n-qrels": first}
     read_from_library = []
     load, configs = datasets.load_dataset, datasets.get_dataset_config_names
 

@@ -4,7 +4,6 @@ import json
 from collections import namedtuple
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import datasets
 import numpy as np
@@ -43,7 +42,7 @@ def test_a_run_is_not_data(trained):
 
 PAIR = "query,document\na,b\n"
 LINE = {"query": "a", "pos": ["b"]}
-TWO_DEVS: dict[str, tuple[dict[str, str], Any]] = {
+TWO_DEVS = {
     "a folder of tables": ({f"f/{name}.csv": PAIR for name in ("train", "dev", "my_validation")}, {"source": "f"}),
     "files": ({"a.csv": PAIR, "b.csv": PAIR}, {"pairs": {"dev": "a.csv", "validation": "b.csv"}}),
     "a column": (

@@ -9,7 +9,6 @@ from opera.core.errors import DataError
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.grades import with_relevant_grade
 from opera.data.splits import (
-    ExpectedDocuments,
     asks_about_known,
     assumed_documents,
     copy_splits,
@@ -19,7 +18,7 @@ from opera.data.splits import (
 )
 from tiny_world import data_from_dicts, with_drawn_splits
 
-FUTURES: tuple[ExpectedDocuments, ...] = ("known", "new", "both", "like-test")
+FUTURES = ("known", "new", "both", "like-test")
 
 judgements = st.lists(st.sets(st.integers(0, 11), min_size=1, max_size=4), min_size=4, max_size=24)
 

@@ -4,7 +4,6 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -105,7 +104,7 @@ def test_a_static_model_is_distilled_measured_and_described(tmp_path, beir, bert
 def test_an_export_is_replaced_only_when_asked_to(tmp_path, bert_model, exported, monkeypatch):
     file = exported.folder / "onnx" / "model.onnx"
     monkeypatch.setattr("opera.deployment.export.write_onnx", lambda model, path: shutil.copyfile(file, path))
-    options: dict[str, Any] = {"out": tmp_path / "out", "forms": ["int8"], "measure": False}
+    options = {"out": tmp_path / "out", "forms": ["int8"], "measure": False}
     first = opera.export(bert_model, **options)
     assert first.forms[0].figures is None
     assert [path.name for path in (tmp_path / "out" / "onnx").iterdir()] == [Path(first.forms[0].file).name]

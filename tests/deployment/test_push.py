@@ -15,7 +15,7 @@ import opera
 from opera.run_folder.folder import ORIGIN_FILE
 
 NAME = "someone/a-model"
-HTTP: Any = import_module(type(get_session()).__module__.partition(".")[0])
+HTTP = import_module(type(get_session()).__module__.partition(".")[0])
 """The library by which this version of huggingface_hub connects."""
 Sent = dict[str, Any]
 
@@ -23,7 +23,7 @@ Sent = dict[str, Any]
 @pytest.fixture
 def sent(monkeypatch) -> Sent:
     """What the hub got."""
-    got: Sent = {}
+    got = {}
     monkeypatch.setattr(HfApi, "create_repo", lambda self, name, **options: got.update(name=name, **options) or name)
 
     def upload_folder(self: HfApi, folder_path: Path, allow_patterns: list[str], **options: Any) -> None:
@@ -48,7 +48,7 @@ def test_a_run_is_uploaded_privately_with_its_card(trained, sent):
     files = {str(path.relative_to(trained.model_path)) for path in trained.model_path.rglob("*") if path.is_file()}
     assert set(sent["files"]) == files - {ORIGIN_FILE}
     card = ModelCard(sent["files"]["README.md"].decode())
-    data: Any = card.data
+    data = card.data
     assert data.model_name == NAME
     assert f'SentenceTransformer("{NAME}")' in card.text
 

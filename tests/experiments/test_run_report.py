@@ -4,7 +4,6 @@ import html
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -29,7 +28,7 @@ def data(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(data, static_model) -> opera.Run:
-    settings: dict[str, Any] = {"per_device_train_batch_size": 16, "max_steps": 40, "learning_rate": 0.1}
+    settings = {"per_device_train_batch_size": 16, "max_steps": 40, "learning_rate": 0.1}
     return opera.adapt(data, model=static_model, out=data.parent / "run", eval_steps=10, **settings)
 
 

@@ -20,7 +20,7 @@ from opera.run import steps
 from small_runs import assert_same_run, prepare
 from tiny_world import data_from_dicts
 
-REFIT: dict[str, Any] = {
+REFIT = {
     "method": "ft",
     "max_steps": 12,
     "per_device_train_batch_size": 8,

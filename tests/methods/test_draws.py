@@ -55,7 +55,7 @@ class TestDraws:
         """The joint distribution where the border cuts a bucket, against building the pool: how many of each kind."""
         scores, rng = np.array([3.0] * 2 + [1.0] * 6 + [0.0] * 12), np.random.default_rng(0)
         draw, kind = drawer(scores.tolist(), 5, 10), np.array([0] * 2 + [1] * 6 + [2] * 12)
-        counters: list[Counter[tuple[int, ...]]] = [Counter(), Counter()]
+        counters = [Counter(), Counter()]
         for _ in range(6000):
             tied, low = rng.permutation(np.arange(2, 8)), np.arange(8, 20)
             others = rng.choice(np.concatenate([tied[3:], low]), 5, replace=False)

@@ -1,4 +1,4 @@
-"""Encoding, and its cache."""
+"""Encoding, its cache, and shards read as one array."""
 
 from typing import Any
 
@@ -11,6 +11,7 @@ from opera.identity import model as identity
 from opera.retrieval import vectors as vector_files
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
+from opera.retrieval.vectors import LEAST_ROWS, MOST_ROWS, SHARDS, Embeddings, Shards
 
 
 @pytest.fixture
@@ -89,3 +90,28 @@ def test_a_model_that_truncates_its_embeddings(bert_model):
     cut = Encoder(model).encode(["t1w1 common3"], "query")
     assert cut.shape == (1, 16)
     np.testing.assert_allclose(cut, full[:, :16] / np.linalg.norm(full[:, :16]), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 1, 512, 513, 16_384, 16_385, 524_288, 524_289, 50_000_000])
+def test_shards_hold_every_row_and_suit_the_table(count):
+    shards = Shards.of(count)
+    assert LEAST_ROWS <= shards.size <= MOST_ROWS
+    first, last = shards.rows(0), shards.rows(len(shards) - 1)
+    assert (first.start, last.stop) == (0, count)
+    assert last.stop > last.start or count == 0
+    assert len(shards) >= SHARDS // 2 or shards.size == LEAST_ROWS
+    assert len(set(shards.names())) == len(shards)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 30])
+def test_shards_are_read_as_one_array(count, tmp_path):
+    shards = Shards(count, 8)
+    vectors = np.random.default_rng(1).standard_normal((count, 3)).astype(np.float32)
+    for number, name in enumerate(shards.names()):
+        np.save(tmp_path / name, vectors[shards.rows(number)])
+    embeddings = Embeddings(tmp_path, shards)
+    assert (embeddings.shape, len(embeddings), embeddings[:].dtype) == ((count, 3), count, np.float32)
+    for part in (slice(None), slice(1, 9), slice(7, 8), slice(None, None, -2)):
+        assert np.array_equal(embeddings[part], vectors[part])
+    rows = np.random.default_rng(2).integers(count, size=(4, 5)) if count else np.empty((0, 2), int)
+    assert np.array_equal(embeddings[rows], vectors[rows])

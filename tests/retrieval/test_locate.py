@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -67,7 +66,7 @@ def test_a_run_warns_of_queries_that_its_base_model_was_trained_on(static_model,
     lines = [f"t{number % 12}w5 q{number},t{number % 12}w1 {number // 3}" for number in range(60)]
     data.write_text("\n".join(["query,document", *lines]))
     other.write_text("\n".join(["query,document", *(line.replace("q", "common") for line in lines)]))
-    settings: dict[str, Any] = {**SMALL, "method": "ft", "guard": False, "max_steps": 2}
+    settings = {**SMALL, "method": "ft", "guard": False, "max_steps": 2}
     run = opera.adapt(data, model=static_model, out=tmp_path / "run", **settings)
     further = opera.adapt(other, model=run.model_path, out=tmp_path / "further", **settings)
     assert set(Origin.read(run.model_path).queries) < set(Origin.read(further.model_path).queries)

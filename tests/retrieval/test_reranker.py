@@ -12,7 +12,7 @@ from opera.core.errors import ModelError, TrainingError
 from opera.data import load_data
 from opera.retrieval.reranker import open_reranker
 
-FULL: dict[str, Any] = {"precision": "fp32"}
+FULL = {"precision": "fp32"}
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sentence_transformers import SentenceTransformer
@@ -134,7 +133,7 @@ def test_the_model_that_an_adapter_names_is_checked_too(where, folder, tmp_path,
 
 
 def test_nothing_but_data_comes_from_the_hub(bert_model, monkeypatch):
-    asked: list[Any] = []
+    asked = []
 
     def download(name: str, allow_patterns: list[str]) -> str:
         asked.append((name, allow_patterns))

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -135,7 +134,7 @@ def test_a_folder_that_another_process_trains_into_is_refused_and_an_error_marks
 def test_a_frame_with_columns_of_its_own(static_model, tmp_path):
     rows = [(f"t{row % 9}w5 q{row}", f"t{row % 9}w1 common{row}") for row in range(60)]
     frame = pd.DataFrame([*rows, ("t1w5", None)], columns=["Ticket title", "KB article"])
-    how: dict[str, Any] = {"columns": {"query": "Ticket title", "document": "KB article"}, "model": static_model}
+    how = {"columns": {"query": "Ticket title", "document": "KB article"}, "model": static_model}
     with pytest.raises(opera.DataError, match=r"^pairs\[60\]: column 'KB article' must not be empty"):
         opera.adapt(frame, out=tmp_path / "run", **how)
     run = opera.adapt(frame, out=tmp_path / "run", skip_bad_rows=True, **how, **SMALL)

@@ -15,7 +15,7 @@ from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import load_model
 from tiny_world import write_beir
 
-QUICK: dict[str, Any] = {
+QUICK = {
     "max_steps": 2,
     "per_device_train_batch_size": 4,
     "learning_rate": 1e-2,

@@ -2,7 +2,6 @@
 
 import csv
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,7 +9,7 @@ import opera
 from opera.data.decisions import SUSPICIOUS_COLUMNS
 from tiny_world import write_noisy_beir
 
-SETTINGS: dict[str, Any] = {
+SETTINGS = {
     "per_device_train_batch_size": 32, "max_steps": 60, "learning_rate": 0.1, "temperature": 0.1
 }  # fmt: skip
 WRONG = 9
@@ -62,7 +61,7 @@ def test_a_list_leaves_the_drawn_test_as_it_was(static_model, tmp_path):
     data = opera.load_data(queries=[f"which {text}" for text in texts], documents=texts)
     rows = "".join(f"q{row},d{row},wrong\n" for row in range(40))
     (tmp_path / "list.csv").write_text(f"query_id,doc_id,decision\n{rows}")
-    call: dict[str, Any] = {"model": static_model, "max_steps": 2, "expected_documents": "new"}
+    call = {"model": static_model, "max_steps": 2, "expected_documents": "new"}
     complete = opera.adapt(data, out=tmp_path / "complete", **call)
     without = opera.adapt(data, out=tmp_path / "without", decisions=tmp_path / "list.csv", **call)
     assert without.per_query()["query_id"].to_pylist() == complete.per_query()["query_id"].to_pylist()

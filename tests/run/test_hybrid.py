@@ -6,7 +6,6 @@ import shlex
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,7 @@ from small_runs import FAST
 from tiny_world import data_from_dicts, write_beir
 
 MEASURE = "nDCG@10"
-HYBRID: dict[str, Any] = {**FAST, "max_steps": 20, "bm25": True}
+HYBRID = {**FAST, "max_steps": 20, "bm25": True}
 
 
 def write_words(folder: Path) -> Path:
@@ -191,7 +190,7 @@ def test_the_verdict_says_first_that_keyword_search_is_better(tmp_path, bm25, we
     keywords = KeywordsRecord(
         weights={"x": weight}, measure=MEASURE, queries=120, bm25=bm25, final=0.3, hybrid=0.4, low=0.05, high=0.15
     )
-    values: dict[str, Any] = {"bm25": bm25, "base": 0.3, "final": 0.33, "hybrid": 0.4}
+    values = {"bm25": bm25, "base": 0.3, "final": 0.33, "hybrid": 0.4}
     writer, _ = write_unfinished_run(tmp_path / "run", {}, data="data", chosen=guard_record())
     record = opera.Run(writer.path).record.model_copy(update={"keywords": keywords})
     measures = {model: {MEASURE: mean} for model, mean in values.items()}

@@ -40,7 +40,7 @@ class Fails(TrainerCallback):
 
 
 def test_a_failed_run_leaves_the_old_one_and_continues(beir, static_model, old, out, tmp_path):
-    settings: dict[str, Any] = {"model": static_model, "out": out, "method": "dp", "seed": 1, **SMALL}
+    settings = {"model": static_model, "out": out, "method": "dp", "seed": 1, **SMALL}
     started = time.time()
     assert not run_started_after(out, started)
     for step in (1, 5):

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from small_runs import SMALL, prepare
 
 PROMPT = "t3w1 t3w2 t3w1 "
 """Moves the similarities of queries far."""
-SETTINGS: dict[str, Any] = {**SMALL, "method": "sp", "negatives": "hard", "range": "1:4"}
+SETTINGS = {**SMALL, "method": "sp", "negatives": "hard", "range": "1:4"}
 
 
 @pytest.fixture(scope="module")

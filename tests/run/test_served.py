@@ -15,7 +15,7 @@ from opera.retrieval.measures import Ranking, parse_measures, per_query
 from small_runs import SMALL
 
 MEASURE = "nDCG@10"
-NO_GUARD: dict[str, Any] = {**SMALL, "method": "ft", "guard": False}
+NO_GUARD = {**SMALL, "method": "ft", "guard": False}
 
 
 def served(folder: Path, data: Any, split: str = "test") -> float:
@@ -115,7 +115,7 @@ def test_first_dimensions_are_measured_as_they_are_served(folder_of, beir, tmp_p
 
 def test_what_trains_is_chosen_by_the_cosine(folder_of, beir):
     """Scores, negatives and the diagnosis are for training, which uses the cosine."""
-    uses: list[Callable[[Path], Any]] = [
+    uses = [
         lambda folder: opera.score(beir, model=folder).drop_columns([]),
         lambda folder: opera.mine(beir, model=folder, range=(1, 9)),
         lambda folder: opera.inspect(beir, model=folder).suspicious,

@@ -1,7 +1,6 @@
 """A run folder: when it is free, what is cleared, and files that are written whole or not at all."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -109,7 +108,7 @@ def test_tables_in_a_record_of_an_older_version_are_one_string():
     old = (
         "tables:documents=a%20b.csv&pairs.train=p.csv&pairs=q.csv&columns.id=an%20id&encoding=cp1252&skip_bad_rows=true"
     )
-    names: TypeAdapter[Any] = TypeAdapter(RecordedName)
+    names = TypeAdapter(RecordedName)
     tables = names.validate_python(old)
     assert tables == TableSource(
         pairs=(("train", "p.csv"), ("", "q.csv")),

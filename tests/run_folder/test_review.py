@@ -24,7 +24,7 @@ def run(static_model, tmp_path_factory) -> opera.Run:
     folder = write_noisy_beir(tmp_path_factory.mktemp("review") / "data", wrong_grade=1)
     queries = folder / "queries.jsonl"
     queries.write_text(queries.read_text().replace('"text": "', f'"text": "{HOSTILE} '))
-    settings: dict[str, Any] = {"per_device_train_batch_size": 32, "max_steps": 60, "learning_rate": 0.1}
+    settings = {"per_device_train_batch_size": 32, "max_steps": 60, "learning_rate": 0.1}
     return opera.adapt(folder, model=static_model, out=folder.parent / "run", **settings)
 
 
@@ -118,7 +118,7 @@ def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(run, 
     with browsers.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_context(accept_downloads=True).new_page()
-        failures: list[str] = []
+        failures = []
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.on("dialog", lambda dialog: failures.append("a script of the data ran"))
         page.goto(page_file.as_uri())
@@ -144,7 +144,7 @@ def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(run, 
         rows = list(csv.DictReader(file))
     assert len(rows) == 40
     wrong = sum(row["decision"] == "wrong" for row in rows)
-    settings: dict[str, Any] = {"per_device_train_batch_size": 32, "max_steps": 60, "learning_rate": 0.1}
+    settings = {"per_device_train_batch_size": 32, "max_steps": 60, "learning_rate": 0.1}
     again = opera.adapt(
         run.record.data.source, model=static_model, out=tmp_path / "again", decisions=decisions, **settings
     )

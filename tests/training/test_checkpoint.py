@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ import opera
 from attacks import Bomb, plant_bomb
 from small_runs import SMALL, assert_same_run, interrupted_at
 
-TWELVE: dict[str, Any] = {**SMALL, "max_steps": 12}
+TWELVE = {**SMALL, "max_steps": 12}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +51,7 @@ def test_no_pickle_in_a_checkpoint_runs(file, cut, resume, tmp_path):
 
 @pytest.mark.parametrize("asks", [False, True])
 def test_no_weights_in_a_checkpoint_are_unpickled(asks, beir, bert_model, tmp_path):
-    call: dict[str, Any] = {**SMALL, "guard": False, "model": bert_model, "out": tmp_path / "run"}
+    call = {**SMALL, "guard": False, "model": bert_model, "out": tmp_path / "run"}
     with interrupted_at(6):
         opera.adapt(beir, **call)
     plant_bomb(tmp_path / "run" / "checkpoints" / "checkpoint-4", tmp_path / "code-ran", asks=asks)

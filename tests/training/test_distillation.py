@@ -38,11 +38,11 @@ def make_loss(seen: list[Any], **values: Any) -> DistillationLoss:
     """Make a loss that keeps in ``seen`` what is observed."""
     query, doc = np.array(SCORED).T
     teacher = TeacherScores.from_arrays(QUERIES[query], doc, np.linspace(-3, 4, len(SCORED)))
-    model: Any = torch.nn.Module()
+    model = torch.nn.Module()
     model.similarity = cos_sim
-    sampler: Any = SimpleNamespace(observe=lambda step, observations: seen.append(observations))
+    sampler = SimpleNamespace(observe=lambda step, observations: seen.append(observations))
     groups = {name: np.arange(100) for name in ("query_group", "document_group")}
-    training_set: Any = SimpleNamespace(
+    training_set = SimpleNamespace(
         data=SimpleNamespace(teacher=teacher, **groups),
         train=SimpleNamespace(query_rows=QUERIES),
         pairs=PAIRS,
@@ -73,7 +73,7 @@ def test_alone_it_is_sentence_transformers_own():
     similarity = torch.stack([(parts[0] * part).sum(dim=-1) for part in parts[1:]], dim=1)
     ours, usable = divergences(similarity, scores, temperature=0.1, teacher_temperature=2)
     (gradient,) = torch.autograd.grad(ours.mean(), parts[0], retain_graph=True)
-    model: Any = None
+    model = None
     theirs = DistillKLDivLoss(model, student_temperature=0.1, teacher_temperature=2)
     expected = theirs.compute_loss_from_embeddings(parts, scores)
     (its_gradient,) = torch.autograd.grad(expected, parts[0], retain_graph=True)
@@ -102,7 +102,7 @@ def test_documents_and_rows_without_scores_are_left_out():
 
 
 def test_the_loss_is_the_weighted_sum_and_infonce_is_observed():
-    seen: list[Any] = []
+    seen = []
     parts = embeddings()
     loss = make_loss(seen, distill_weight=0.25)
     mean = loss.loss_of(make_batch(), parts)
@@ -130,7 +130,7 @@ def test_a_run_learns_from_a_file_and_resumes_with_no_other(train, beir, static_
 
 
 def test_gradient_caching_and_matryoshka_train_on_the_same_loss(train, bert_model, teacher_file):
-    settings: dict[str, Any] = {
+    settings = {
         **SMALL,
         "max_steps": 2,
         "loss": "distill",

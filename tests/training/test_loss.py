@@ -45,7 +45,7 @@ class Step:
         self.seen: list[Observations] = []
 
     def loss(self, **settings: Any) -> InfoNCELoss:
-        training_set: Any = SimpleNamespace(negatives=SimpleNamespace(known=self.known, kind="random"))
+        training_set = SimpleNamespace(negatives=SimpleNamespace(known=self.known, kind="random"))
         parsed = TrainSettings.parse({"temperature": 0.05, **settings})
         return InfoNCELoss(self.model, training_set, self.sampler, parsed)
 
@@ -56,7 +56,7 @@ class Step:
     def value(self, loss: Any, seed: int = 1) -> Tensor:
         """The loss of the batch, with the dropout of a seed."""
         torch.manual_seed(seed)
-        value: Tensor = loss([dict(part) for part in self.features], self.batch)
+        value = loss([dict(part) for part in self.features], self.batch)
         return value
 
     def gradients(self, value: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ def test_weights_multiply_the_loss_and_not_what_is_observed(step):
 
 @pytest.mark.parametrize("random", [True, False])
 def test_mined_negatives_of_the_query_do_not_count_in_the_rank(random, step, monkeypatch):
-    marked: list[Tensor] = []
+    marked = []
     monkeypatch.setattr(module, "p_values", lambda *values: marked.append(values[1]) or p_values(*values))
     loss = step.loss()
     loss.negatives_are_random = random

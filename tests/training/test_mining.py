@@ -79,7 +79,7 @@ def test_the_same_negatives_as_sentence_transformers(beir, static_model, margins
 def test_training_mines_as_the_command_does(train, beir, static_model, tmp_path, caplog):
     """A maximum, a reranker and how many to keep; a margin of the lowest positive would leave none of these."""
     reranker = write_reranker(tmp_path / "reranker")
-    mining: dict[str, Any] = {"range": "1:40", "keep": 9, "max_score": 0.3}
+    mining = {"range": "1:40", "keep": 9, "max_score": 0.3}
     mining["reranker"] = reranker
     settings = {**mining, "negatives": "hard", "train_group_size": 4}
     with caplog.at_level("INFO", logger="opera"):
@@ -95,7 +95,7 @@ def test_training_mines_as_the_command_does(train, beir, static_model, tmp_path,
 
 
 def test_a_missing_reranker_is_an_error_before_training(train, tmp_path):
-    settings: dict[str, Any] = {"negatives": "hard", "range": "1:40", "reranker": tmp_path / "none"}
+    settings = {"negatives": "hard", "range": "1:40", "reranker": tmp_path / "none"}
     with pytest.raises(opera.ModelError, match="no such model folder"):
         train(**settings)
     assert not list(tmp_path.iterdir())

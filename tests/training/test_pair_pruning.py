@@ -87,7 +87,7 @@ def test_lists_of_negatives_are_columns(dataset, static_model, tmp_path):
     assert weights[0] == weights[1] != weights_of(open_model(static_model))
 
 
-TEXT_LISTS: dict[str, Callable[[list[list[str]]], Any]] = {
+TEXT_LISTS = {
     "lists": lambda texts: texts,
     "arrays": lambda texts: [np.array(part) for part in texts],
     "large lists": lambda texts: pa.array(texts, pa.large_list(pa.large_string())),

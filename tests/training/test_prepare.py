@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -58,7 +57,7 @@ def test_test_queries_that_train_too_are_noted():
         assert [note[15:25] for note in notes if "test queries" in note] == counted
 
 
-SP: dict[str, Any] = {**SMALL, "guard": False, "method": "sp"}
+SP = {**SMALL, "guard": False, "method": "sp"}
 
 
 def weighted(beir: Path) -> opera.RetrievalData:

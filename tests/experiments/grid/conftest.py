@@ -35,7 +35,7 @@ Call = Callable[..., Done]
 @pytest.fixture
 def sham_cells(monkeypatch) -> list[subprocess.Popen[str]]:
     """Let every cell be a sham one; the processes that were started."""
-    started: list[subprocess.Popen[str]] = []
+    started = []
     popen = subprocess.Popen
 
     def start(command: list[str], **options: Any) -> subprocess.Popen[str]:

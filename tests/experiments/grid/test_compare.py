@@ -49,7 +49,7 @@ def test_finished_runs_are_reused_if_model_and_data_have_the_same_contents(tmp_p
     data.write_text("query,document\n" + "".join(f"t{n}w1 common{n},t{n}w2\n" for n in range(12)))
     shutil.copytree(static_model, model)
     cells = planned(out, data=[str(data)], methods=["ft", "rp:k=0.5"], seeds=[0, 1])
-    axes: dict[str, Any] = {"methods": "ft,rp:k=0.5", "seeds": [0, 1], "steps": [10]}
+    axes = {"methods": "ft,rp:k=0.5", "seeds": [0, 1], "steps": [10]}
     for cell in cells:
         finish_planned(cell, model)
     folders = {cell.folder for cell in cells}
@@ -92,11 +92,11 @@ def test_runs_take_paths_and_numbers_of_numpy_as_adapt_does(tmp_path, beir, stat
     """Their settings go through JSON to their processes."""
     file = tmp_path / "pairs.csv"
     file.write_text("query_id,doc_id,decision,score\n{},{},correct,1\n".format(*first_pair(beir)))
-    values: dict[str, Any] = {
+    values = {
         "per_device_train_batch_size": np.int64(8), "learning_rate": np.float32(0.5), "seed": np.int64(3),
         "decisions": [file], "teacher_scores": file, "loss": "distill", "negatives": "random",
     }  # fmt: skip
-    axes: dict[str, Any] = {"methods": ["ft"], "steps": [np.int32(10)]}
+    axes = {"methods": ["ft"], "steps": [np.int32(10)]}
     (cell,) = prepare_grid([str(beir)], tmp_path / "grid", str(static_model), values, **axes).runs
     call = json.loads(json.dumps(cell.call(str(static_model))))
     assert make_recipe({name: call[name] for name in call.keys() - {*ADAPT_ARGUMENTS}}) == make_recipe(
@@ -144,8 +144,8 @@ def test_a_recipe_gives_defaults_that_options_override(compare, beir, static_mod
 def test_tables_are_read_as_adapt_reads_them(static_model, tmp_path):
     path, out = tmp_path / "pairs.csv", tmp_path / "grid"
     path.write_text("Ticket;body\n" + "".join(f"q{at};document {at}\n" for at in range(30)) + "q;é;é\n", "cp1252")
-    how: dict[str, Any] = {"columns": {"query": "ticket", "document": "body"}, "encoding": "cp1252"}
-    call: dict[str, Any] = {"model": static_model, "out": out, "methods": "ft", "seeds": [0], "steps": [10], **how}
+    how = {"columns": {"query": "ticket", "document": "body"}, "encoding": "cp1252"}
+    call = {"model": static_model, "out": out, "methods": "ft", "seeds": [0], "steps": [10], **how}
     with pytest.raises(opera.DataError, match=r"pairs\.csv:32: must have 2 columns"):
         opera.compare(path, **call)
     source = named_source(path, **how, skip_bad_rows=True)

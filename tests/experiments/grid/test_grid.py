@@ -17,7 +17,7 @@ import opera
 from opera.experiments import grid as running
 from processes import ForkedWorker
 
-QUICK: dict[str, Any] = {
+QUICK = {
     "per_device_train_batch_size": 8,
     "learning_rate": 0.01,
     "temperature": 0.1,

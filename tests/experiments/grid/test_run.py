@@ -7,7 +7,6 @@ import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,7 +25,7 @@ def wait_for(path: Path) -> None:
 def test_a_job_reads_the_tables_that_the_user_named(tmp_path, monkeypatch):
     tables = TableSource.of({"train": "p.csv"}, documents="d.csv", columns="id=key", encoding="cp1252")
     (cell,) = planned(tmp_path, data=[tables], also=["more.csv"], methods=["ft"], seeds=[0])
-    calls: list[dict[str, Any]] = []
+    calls = []
     monkeypatch.setattr(grid, "adapt", lambda **arguments: calls.append(arguments))
     monkeypatch.setattr(grid, "drop_checkpoints", lambda folder: None)
     grid.run_job(json.loads(json.dumps(cell.call("model"), default=asdict)))
