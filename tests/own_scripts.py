@@ -1,6 +1,5 @@
 """A user's script of sentence-transformers, in a function."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,6 @@ def pairs_of(data: opera.RetrievalData, rows: int = ROWS) -> Dataset:
         {"question": data.queries.texts(query_rows, "text"), "answer": data.corpus.texts(train.doc_rows[every_fifth])}
     )
 
-
-MakeLoss = Callable[[SentenceTransformer, SentenceTransformer], torch.nn.Module]
 
 SYMMETRIC = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
 LOSSES = {

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from commands import Done, Opera
     from opera.run_folder.folder import Run
-    from small_runs import Train
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # messages and the order of sums are those of the CPU everywhere
@@ -168,7 +167,7 @@ def bert_model(tmp_path_factory, _libraries_are_loaded) -> Path:
 
 
 @pytest.fixture
-def train(tmp_path, beir, static_model) -> Train:
+def train(tmp_path, beir, static_model) -> Callable[..., Run]:
     """``train("run", **settings)``: train the static model on the small data, into a folder of this name."""
     import opera
 

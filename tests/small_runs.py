@@ -1,7 +1,7 @@
 """What tests of training share: settings of short runs, ways to compare runs, and unit vectors."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,6 @@ from opera.data import load_all
 from opera.run_folder.folder import Run
 from opera.training.callbacks import Trace
 from opera.training.prepare import Prepared, load_and_check
-
-Train = Callable[..., Run]
 
 FAST = {
     "max_steps": 60,

@@ -34,8 +34,6 @@ def test_lengths_cut_in_encoding_and_are_saved(bert_model, tmp_path):
 def test_static_models_have_no_length_to_set(static_model):
     model = load_model(static_model, "cpu")
     assert set_lengths(model, lengths(128, 512)) == lengths(None, None)
-    with pytest.raises(SettingError, match="max_query_length: StaticEmbedding reads whole texts"):
-        set_lengths(model, lengths(10, 512), {"max_query_length"})
 
 
 def test_dropout(bert_model, static_model):

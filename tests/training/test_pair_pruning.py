@@ -26,19 +26,17 @@ def model(static_model) -> SentenceTransformer:
     return open_model(static_model)
 
 
-class Observed:
-    """Keeps what the data set of a ``PairPruning`` observes: the rows of each batch, similarity, loss and p-value."""
+def observed_by(pruning: opera.PairPruning) -> list[list[Any]]:
+    """Return a list that gets what a data set observes: the rows of each batch, similarity, loss and p-value."""
+    (part,) = pruning.data_sets
+    observe, batches = part.observe, []
 
-    def __init__(self, pruning: opera.PairPruning) -> None:
-        self.batches: list[list[Any]] = []
-        (self._part,) = pruning.data_sets
-        self._observe = self._part.observe
-        self._part.observe = self.observe
+    def keep(observations: Observations) -> None:
+        batches.append([part.rows(observations.pair_ids), *observations[1:]])
+        observe(observations)
 
-    def observe(self, observations: Observations) -> None:
-        pair_ids, *values = observations
-        self.batches.append([self._part.rows(pair_ids), *values])
-        self._observe(observations)
+    part.observe = keep
+    return batches
 
 
 @pytest.mark.parametrize(("column", "kind"), [("label", int), ("score", float)])
@@ -47,11 +45,11 @@ def test_rows_with_label_0_do_not_train(column, kind, dataset, model, tmp_path, 
     args = arguments(tmp_path, per_device_train_batch_size=4, num_train_epochs=3)
     pruning = opera.PairPruning(model, dataset.add_column(column, labels), "ft", args=args)
     assert caplog.messages == ["dataset: skipped 16 of 48 rows: their label is 0"]
-    seen, trainer = Observed(pruning), trainer_of(pruning, args, MultipleNegativesRankingLoss(model))
+    seen, trainer = observed_by(pruning), trainer_of(pruning, args, MultipleNegativesRankingLoss(model))
     trainer.train()
     assert trainer.state.max_steps == 3 * 32 / 4
     assert set(pruning.data_sets[0].row_of_pair) == {row for row in range(48) if row % 3}
-    assert {row for batch in seen.batches for row in batch[0]} <= {row for row in range(48) if row % 3}
+    assert {row for batch in seen for row in batch[0]} <= {row for row in range(48) if row % 3}
 
 
 @pytest.mark.parametrize("labels", [[0] * 48, [1] * 48, [0.0, 0.5] * 24, [[0.0, 1.0]] * 48])
@@ -61,11 +59,11 @@ def test_a_loss_gets_the_labels_of_the_rows_that_are_drawn(labels, dataset, mode
     rows = dataset.add_column("other", [*texts[5:], *texts[:5]]).add_column("label", labels)
     args = arguments(tmp_path, num_train_epochs=1)
     pruning = opera.PairPruning(model, rows, "ft", args=args, temperature=0.05)
-    loss, seen = MarginMSELoss(model), Observed(pruning)
+    loss, seen = MarginMSELoss(model), observed_by(pruning)
     loss.register_forward_pre_hook(lambda module, inputs: labels_of_loss.append(inputs[1]))
     trainer_of(pruning, args, loss if labels[1] == 0.5 else MultipleNegativesRankingLoss(model)).train()
     assert set(pruning.data_sets[0].row_of_pair) == set(range(48))
-    for batch, of_batch in zip(seen.batches, labels_of_loss, strict=False):
+    for batch, of_batch in zip(seen, labels_of_loss, strict=False):
         torch.testing.assert_close(of_batch, torch.tensor([labels[row] for row in batch[0]]))
     assert len(labels_of_loss) == (6 if labels[1] == 0.5 else 0)
 
@@ -348,10 +346,10 @@ def test_a_document_is_ranked_among_those_that_were_trained_as_it_was(static_mod
     model = open_model(static_model)
     args = arguments(tmp_path, num_train_epochs=3, per_device_train_batch_size=4)
     pruning = opera.PairPruning(model, rows, "ft", args=args)
-    observed = Observed(pruning)
+    observed = observed_by(pruning)
     trainer_of(pruning, args, MultipleNegativesRankingLoss(model)).train()
     seen, trained, ranked = set[str](), set[int](), set[int]()
-    for batch, _, _, p in observed.batches:
+    for batch, _, _, p in observed:
         was_seen = [rows[row]["d"] in seen for row in batch]
         for row, value, row_was_seen in zip(batch, p, was_seen, strict=True):
             others = was_seen.count(row_was_seen) - 1

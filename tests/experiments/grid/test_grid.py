@@ -1,6 +1,5 @@
 """Grids end to end: real cells that fail, are killed, are stopped and go on."""
 
-import hashlib
 import json
 import signal
 import sys
@@ -16,6 +15,7 @@ import pytest
 import opera
 from opera.experiments import grid as running
 from processes import ForkedWorker
+from small_runs import weights
 
 QUICK = {
     "per_device_train_batch_size": 8,
@@ -45,10 +45,6 @@ def waiting_cell(folder: Path) -> tuple[Callable[..., ForkedWorker], Path]:
     script, reached = folder / "cell.py", folder / "reached"
     script.write_text(CELL)
     return lambda _, **options: ForkedWorker([sys.executable, str(script), str(reached)], **options), reached
-
-
-def weights(path: Path) -> str:
-    return hashlib.sha256(next((path / "model").rglob("model.safetensors")).read_bytes()).hexdigest()
 
 
 def times_in(cache: Path) -> dict[Path, int]:
@@ -127,7 +123,7 @@ class TestGrid:
     def test_cells_are_ordinary_runs_also_after_a_kill(self, grid, beir, static_model, tmp_path):
         alone = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="ft", max_steps=12, **QUICK)
         cell = grid.cells / "ft/steps12/seed0"
-        assert weights(cell) == weights(alone.path)
+        assert weights(opera.Run(cell)) == weights(alone)
         assert opera.Run(cell).pairs() == alone.pairs()
         assert len(opera.Run(cell).draws())
         assert opera.evaluate(beir, model=cell).measures["nDCG@10"] == pytest.approx(
