@@ -30,7 +30,7 @@ $(VENV)/.runtime: pyproject.toml requirements.lock
 quickstart: $(VENV)/.runtime ## teach a real model to search the Python standard library (5 minutes on two cores)
 	$(RUN)opera quickstart --out quickstart --overwrite
 
-test: install ## run the tests (about 6 minutes on 2 cores)
+test: install ## run the tests (about 4 minutes on 2 cores)
 	$(RUN)python -m pytest $(IN_PARALLEL)
 
 test-slow: install ## run the tests that are marked slow, and the fuzzers of tables longer

@@ -48,8 +48,9 @@ def waiting_cell(folder: Path) -> tuple[Callable[..., ForkedWorker], Path]:
 
 
 def times_in(cache: Path) -> dict[Path, int]:
-    """When the entries of a cache were written."""
-    return {path: path.stat().st_mtime_ns for kind in ("vectors", "rankings") for path in (cache / kind).iterdir()}
+    """When the files of cache entries were written."""
+    files = (path for kind in ("vectors", "rankings") for path in (cache / kind).glob("*/*"))
+    return {path: path.stat().st_mtime_ns for path in files}
 
 
 @pytest.fixture(scope="module")
