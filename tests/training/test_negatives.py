@@ -1,4 +1,4 @@
-"""Where explicit negatives are drawn from, and pruning before mining; no negative is without a text."""
+"""Where explicit negatives are drawn from, and pruning before mining; no negative is without a text, or is known."""
 
 import json
 from dataclasses import replace
@@ -6,12 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import opera
 from distinct import pool_of
 from opera.data import GivenNegatives, Mixture, RetrievalData, load_all
+from opera.data.pairs import pair_keys
 from opera.data.qrels import DocumentLists
 from opera.training.build import TrainingSet, build_training_set
+from opera.training.documents import KnownPositives
 from opera.training.negatives import MOST_DRAWS, ListedNegatives, RandomNegatives
 from small_runs import prepare
 from tiny_world import write_beir
@@ -127,3 +131,23 @@ def test_no_negatives_are_a_group_of_one(train):
         assert run.settings["negatives"] == "none"
         weights.append((run.model_path / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
+
+
+QUERIES, DOCUMENTS = 6, 9
+
+
+@given(st.data())
+def test_known_positives_of_a_batch_are_those_of_each_query(data):
+    def numbers(below: int, size: int) -> np.ndarray:
+        return np.array(data.draw(st.lists(st.integers(0, below - 1), min_size=size, max_size=size)), dtype=np.int32)
+
+    count = data.draw(st.integers(1, 20))
+    keys = np.unique(pair_keys(numbers(QUERIES, count), numbers(DOCUMENTS, count)))
+    known = KnownPositives(keys, numbers(QUERIES, QUERIES), numbers(DOCUMENTS, DOCUMENTS))
+    batch, columns = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 3))
+    documents = numbers(DOCUMENTS, batch * columns).reshape(batch, columns)
+    first = data.draw(st.integers(0, batch - 1))
+    queries = numbers(QUERIES, batch - first)
+    expected = known.contains(queries[:, None], documents.T.ravel())
+    expected[np.arange(len(queries)), first + np.arange(len(queries))] = False
+    assert np.array_equal(known.among_negatives(queries, documents, first), expected)
