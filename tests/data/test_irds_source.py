@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from opera.data import load_data
-from opera.data.grades import with_relevant_grade
 from opera.data.irds_source import find_splits
+from opera.data.retrieval_data import with_relevant_grade
 from opera_paper.catalogue import PAPER_SETS
 from tiny_world import judged
 

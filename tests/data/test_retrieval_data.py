@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from bad_inputs.table import edit
 from opera.core.errors import DataError
 from opera.data import load_data
-from opera.data.grades import with_relevant_grade
-from opera.data.rules import check_string
+from opera.data.relation import check_string
+from opera.data.retrieval_data import with_relevant_grade
 from tiny_world import data_from_dicts
 
 

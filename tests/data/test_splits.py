@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from opera.core.errors import DataError
 from opera.data import Qrels, RetrievalData, load_data
-from opera.data.grades import with_relevant_grade
+from opera.data.retrieval_data import with_relevant_grade
 from opera.data.splits import (
     asks_about_known,
     assumed_documents,

@@ -125,7 +125,7 @@ def write_table(
 
     A ``.jsonl`` file has an object per line: the ``records``, or the rows of the table.
     """
-    from opera.data.spreadsheets import with_apostrophes  # here, since --help needs no data
+    from opera.data.delimited_tables import with_apostrophes  # here, since --help needs no data
 
     def write_jsonl(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8") as file:

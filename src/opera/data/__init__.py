@@ -1,13 +1,12 @@
 """Retrieval data: corpus, queries, qrels and training pairs, and the sources that OPERA reads."""
 
 from opera.core.cache import cache_folder
-from opera.data.grades import with_relevant_grade
 from opera.data.irds_source import load_irds_splits
 from opera.data.loading import check_stays_out, files_read, load_all, load_data
 from opera.data.mixture import Mixture, Source
 from opera.data.python_source import load_python
 from opera.data.qrels import GivenNegatives, Qrels, TeacherScores
-from opera.data.retrieval_data import RetrievalData, counts_in_words
+from opera.data.retrieval_data import RetrievalData, counts_in_words, with_relevant_grade
 from opera.data.sources import SOURCES, DataSource, register_source
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import TextTable

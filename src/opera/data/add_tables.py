@@ -9,13 +9,12 @@ from tempfile import TemporaryDirectory
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.columns import Columns, TableKind, note_of, unknown_columns
+from opera.data.delimited_tables import without_apostrophe_sql
 from opera.data.names import SPLIT_NAMES
-from opera.data.relation import NUMBERS, Relation
+from opera.data.relation import NUMBERS, Relation, id_rules
 from opera.data.retrieval_data import BEIR_HEADER
-from opera.data.rules import id_rules, literal_sql
-from opera.data.spreadsheets import without_apostrophe_sql
 from opera.data.table_files import open_texts
-from opera.data.tables import BEIR_COLUMNS, TREC_COLUMNS, Table
+from opera.data.tables import BEIR_COLUMNS, TREC_COLUMNS, Table, literal_sql
 
 STANDARD_COLUMNS = {*BEIR_COLUMNS, *BEIR_HEADER, *TREC_COLUMNS}
 """Columns of BEIR and TREC. They need no note."""

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from opera.core.errors import DataError
 from opera.core.files import open_file
 from opera.core.terminal import shown
-from opera.data.rules import literal_sql
-from opera.data.tables import TREC_COLUMNS, Problems, TextFile
+from opera.data.tables import TREC_COLUMNS, Problems, TextFile, literal_sql
 from opera.data.text_files import ALWAYS_UTF8, BadRow, check_characters, text_lines
 from opera.data.texts import LONGEST_TEXT
 
@@ -253,3 +254,26 @@ def is_qrels(path: Path, encoding: str | None = None, *, numbered: bool = False)
     if len(fields) != 4 or not (tabs == 0 or NUMBER.fullmatch(fields[3])):
         return False
     return fields[1].upper() in (*"0123456789", "Q0") or (tabs in (0, 3) and not numbered)
+
+
+FORMULA = r"'*[=+\-@\t\r\n]"
+"""The beginning of a text that a spreadsheet may run as a formula.
+
+OPERA writes an apostrophe before such a text in CSV and TSV files, also if the text begins with
+apostrophes. When it reads such a file, it removes one apostrophe from the same texts.
+"""
+
+
+def with_apostrophes(table: pa.Table) -> pa.Table:
+    """Return a table to write, with apostrophes before texts that a spreadsheet would run."""
+    for number, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            column = pc.replace_substring_regex(table[number], f"^({FORMULA})", r"'\1")
+            table = table.set_column(number, field.name, column)
+    return table
+
+
+def without_apostrophe_sql(text: str) -> str:
+    """Return the SQL of a text that :func:`with_apostrophes` may have changed."""
+    pattern = FORMULA.replace("'", "''")
+    return rf"regexp_replace({text}, '^''({pattern})', '\1')"

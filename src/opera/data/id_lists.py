@@ -20,8 +20,7 @@ from opera.data.columns import Columns, matching_name, normal
 from opera.data.delimited_tables import DelimitedTable
 from opera.data.mixture import ListOptions, Mixture
 from opera.data.qrels import TeacherScores
-from opera.data.relation import Relation
-from opera.data.rules import Rule, id_rules, number_rules
+from opera.data.relation import Relation, Rule, id_rules, number_rules
 from opera.data.table_files import files_in, open_texts
 from opera.data.tables import Table
 from opera.data.texts import TextTable, without_extra_space

@@ -18,14 +18,13 @@ from opera.core.errors import DataError, nearest
 from opera.core.progress import with_progress
 from opera.core.terminal import shortened, shown
 from opera.data.add_tables import add_tables
-from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import Columns
 from opera.data.names import SPLIT_NAMES, source_name
 from opera.data.numbering import TextNumbering, load_relation
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, library_errors
-from opera.data.tables import arrow_rows
+from opera.data.tables import MemoryTable, arrow_rows
 
 JUDGED = ["query", "document", "grade"]
 

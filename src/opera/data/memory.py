@@ -14,14 +14,13 @@ from opera.core.arguments import flag
 from opera.core.errors import DataError
 from opera.core.terminal import shortened, shown
 from opera.data.add_tables import add_tables
-from opera.data.arrow_tables import MemoryTable
 from opera.data.columns import LISTS_OF_TEXTS, Columns, TableKind, parse_columns
 from opera.data.names import MEMORY
 from opera.data.numbering import TextNumbering, load_relation
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder
-from opera.data.tables import BATCH_ROWS, Problems, Table
+from opera.data.tables import BATCH_ROWS, MemoryTable, Problems, Table
 
 PAIR = ("query", "document", "grade")
 _LISTS = (list, tuple, np.ndarray)

@@ -20,9 +20,8 @@ from opera.core.terminal import counted, shown
 from opera.data.names import DataName
 from opera.data.pairs import pair_keys
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
-from opera.data.relation import STATEMENTS, Relation
+from opera.data.relation import STATEMENTS, Relation, id_rules, rules
 from opera.data.retrieval_data import RetrievalData
-from opera.data.rules import id_rules, rules
 from opera.data.store import DataBuilder, load_or_parse
 
 FILES = {"documents": "corpus", "queries": "queries"}

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.core.arguments import user_path
+from opera.core.arguments import user_path, whole_number
 from opera.core.errors import DataError
 from opera.core.files import check_folder
 from opera.core.terminal import counted, log
@@ -42,7 +42,7 @@ class RetrievalData:
             negatives.
         notes: sentences about merged, dropped and split data.
         skipped: the table rows that were left out, with file, line, reason and text, or ``None``.
-        lowest_grade: the lowest relevant grade, see :func:`opera.data.grades.with_relevant_grade`.
+        lowest_grade: the lowest relevant grade, see :func:`with_relevant_grade`.
 
     Examples:
         >>> data = opera.load_data("example:faq")
@@ -200,3 +200,25 @@ def counts_in_words(counts: Mapping[str, int]) -> str:
     return ", ".join(
         counted(count, f"{split} {nouns[noun]}".strip()) for count, split, _, noun in words
     )
+
+
+def with_relevant_grade(data: RetrievalData, lowest: int) -> RetrievalData:
+    """Set positive grades below ``lowest`` to 0 (not relevant) in every split; a note counts them.
+
+    Higher grades do not change, because they are the gains of nDCG.
+
+    Raises:
+        SettingError: if ``lowest`` is not a whole number of 1 or more.
+    """
+    lowest = whole_number(lowest, "relevant_grade", 1)
+    grades = {name: qrels.grades for name, qrels in data.splits.items()}
+    low = {name: (values > 0) & (values < lowest) for name, values in grades.items()}
+    below = sum(int(values.sum()) for values in low.values())
+    if below == 0:
+        return replace(data, lowest_grade=max(lowest, data.lowest_grade))
+    splits = {
+        name: replace(qrels, grades=np.where(low[name], 0, qrels.grades).astype(np.int32))
+        for name, qrels in data.splits.items()
+    }
+    note = f"relevant_grade={lowest}: {counted(below, 'judgement')} below it become not relevant"
+    return replace(data, splits=splits, notes=(*data.notes, note), lowest_grade=lowest)

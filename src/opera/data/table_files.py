@@ -9,12 +9,11 @@ from pathlib import Path
 
 from opera.core.errors import DataError
 from opera.core.terminal import shortened
-from opera.data.arrow_tables import ArrowTable
 from opera.data.columns import Columns, TableKind, matching_name, role_of
 from opera.data.delimited_tables import DelimitedTable, is_qrels
 from opera.data.json_tables import JsonTable
 from opera.data.names import TableSource, split_name
-from opera.data.tables import Table
+from opera.data.tables import ArrowTable, Table
 from opera.data.text_files import is_utf8
 
 BEIR_FILES = ("corpus.jsonl", "queries.jsonl", "qrels")

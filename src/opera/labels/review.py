@@ -27,9 +27,9 @@ from opera.core.files import replace_file
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.decisions import NOT_KNOWN
+from opera.data.delimited_tables import with_apostrophes
 from opera.data.id_lists import cut
 from opera.data.pairs import TrainingPairs
-from opera.data.spreadsheets import with_apostrophes
 from opera.labels.estimate import FirstVisits, NoisyLabels
 
 LONG, SHORT = 2000, 300

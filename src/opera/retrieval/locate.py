@@ -15,9 +15,9 @@ from opera.core.environment import missing
 from opera.core.errors import DataError, InputError, ModelError, SettingError
 from opera.core.terminal import log
 from opera.data import Mixture, RetrievalData, Source, files_read, load_all
-from opera.data.grades import with_relevant_grade
 from opera.data.loading import load_stored
 from opera.data.names import MEMORY, source_title, with_paths
+from opera.data.retrieval_data import with_relevant_grade
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
 from opera.identity import Origin

@@ -17,7 +17,7 @@ from opera.core.errors import DataError, SettingError, raise_first
 from opera.core.processes import everywhere, process_range
 from opera.data import RetrievalData, Source, load_data
 from opera.data.loading import named_source
-from opera.data.rules import check_string
+from opera.data.relation import check_string
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, cached_arrays, open_encoder, rows_digest
 from opera.retrieval.keywords import POOL, Fusion, KeywordIndex

@@ -42,7 +42,7 @@ from opera.core.arguments import RUN_FILE, user_path
 from opera.core.errors import RunFolderError
 from opera.core.files import replace_file, replace_folder, write_parquet, writing
 from opera.core.terminal import counted, log
-from opera.data.spreadsheets import with_apostrophes
+from opera.data.delimited_tables import with_apostrophes
 from opera.run_folder.reading import read_model, read_object, read_table
 from opera.run_folder.record import RunMeasures, RunRecord, TrainingRecord
 from opera.run_folder.summary import RunSummary, headlines, run_html
