@@ -1,5 +1,9 @@
 """Tables of texts."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -43,3 +47,12 @@ def test_rows_are_found_by_id():
     table = TextTable.from_texts({"b": "x", "a": "y", "c": "z"})
     assert table.find_rows(["c", "nobody", "b"]).tolist() == [2, -1, 0]
     assert table.id_rank.tolist() == [1, 0, 2]
+
+
+def test_processes_that_hash_at_once_do_not_disturb_each_other(make_beir: Callable[..., Path]) -> None:
+    corpus = load_data(make_beir()).corpus
+    assert corpus.file is not None
+    with ThreadPoolExecutor() as pool:
+        tables = [TextTable.open(corpus.file) for _ in range(8)]
+        hashes = list(pool.map(lambda table: table.digests.tolist(), tables))
+    assert hashes == [corpus.digests.tolist()] * 8

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from opera.core.arrays import BoolArray, IntArray
+from opera.core.cache import locked
 from opera.core.files import replace_file
 from opera.core.terminal import counted, shown
 
@@ -195,11 +196,13 @@ class TextTable:
         path = None if self.file is None else self.file.with_suffix(f".{corpus_text}.npy")
         if path is not None and path.is_file():
             return np.asarray(np.load(path, mmap_mode="r"))
-        rows = np.arange(len(self))
-        digests = digests_of(self.by_turns(rows, corpus_text), len(rows))
-        if path is not None and os.access(path.parent, os.W_OK):  # a cache may be read-only
-            replace_file(path, lambda temporary: _save(temporary, digests))
-        return digests
+        if path is None or not os.access(path.parent, os.W_OK):  # a cache may be read-only
+            return digests_of(self.by_turns(np.arange(len(self)), corpus_text), len(self))
+        with locked(path.with_name(f".{path.name}.lock")):  # other processes wait and read
+            if not path.is_file():
+                digests = digests_of(self.by_turns(np.arange(len(self)), corpus_text), len(self))
+                replace_file(path, lambda temporary: _save(temporary, digests))
+        return np.asarray(np.load(path, mmap_mode="r"))
 
     @cached_property
     def group(self) -> NDArray[np.int32]:
