@@ -171,11 +171,8 @@ def load_and_check(
             f"matryoshka={sizes[0]}: the embeddings have {dimension} dimensions; pass smaller "
             "numbers"
         )
-    # Count the queries before dev and decisions remove any; automatic values use this count.
-    undecided = recipe.model_copy(update={"train": settings.model_copy(update={"decisions": None})})
-    all_labels = prepare_data(mixture, undecided) if settings.decisions else run_data
     situation = Situation(
-        queries=all_labels.before_dev.joined.training_split().n_queries,
+        queries=run_data.all_queries,
         model=model_kind(model.trained),
         device=model.encoder.device,
         processes=processes,

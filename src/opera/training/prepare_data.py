@@ -47,12 +47,14 @@ class RunData:
         expected_documents: the documents that future queries ask about; ``None`` for a run without
             a dev split.
         negatives: the kind of explicit negatives.
+        all_queries: the number of training queries before dev and decisions removed any.
     """
 
     with_splits: Mixture
     before_dev: Mixture
     expected_documents: ExpectedDocuments | None
     negatives: str
+    all_queries: int
 
     @property
     def dev_drawn(self) -> bool:
@@ -98,14 +100,14 @@ def prepare_data(mixture: Mixture, recipe: Recipe) -> RunData:
         )
     if settings.teacher_scores is not None:
         mixture = with_teacher(mixture, Path(settings.teacher_scores))
-    with_splits, before_dev, expected_documents = _with_splits(mixture, settings)
+    with_splits, before_dev, expected_documents, all_queries = _with_splits(mixture, settings)
     for data_set in with_splits.data_sets:
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
     negatives = settings.negatives or automatic_negatives(mixture.joined, settings)
     raise_first(SettingError, *_conflicts(with_splits, settings, negatives))
     check_negatives(negatives, with_splits.joined, settings)
-    return RunData(with_splits, before_dev, expected_documents, negatives)
+    return RunData(with_splits, before_dev, expected_documents, negatives, all_queries)
 
 
 def automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
@@ -188,19 +190,20 @@ def _mixing_conflicts(mixture: Mixture, settings: TrainSettings) -> list[tuple[b
 
 def _with_splits(
     mixture: Mixture, settings: TrainSettings
-) -> tuple[Mixture, Mixture, ExpectedDocuments | None]:
+) -> tuple[Mixture, Mixture, ExpectedDocuments | None, int]:
     """Apply ``relevant_grade``, add missing splits, merge copies in train, and check that every
     split is usable.
 
     Returns:
-        ``with_splits``, ``before_dev`` and ``expected_documents`` of :class:`RunData`.
+        ``with_splits``, ``before_dev``, ``expected_documents`` and ``all_queries`` of
+        :class:`RunData`.
     """
     if settings.needs_dev:
         parse_measures([settings.metric_for_best_model])
     graded = mixture.map(with_relevant_grade, lowest=settings.relevant_grade)
     graded = graded.map(_with_notes, settings=settings)
 
-    def draw(needs_dev: bool) -> Mixture:
+    def draw(needs_dev: bool) -> tuple[Mixture, int]:
         with_splits = draw_missing_splits(
             graded,
             seed=settings.seed,
@@ -211,14 +214,16 @@ def _with_splits(
         decided = with_decisions(with_splits, settings.decisions or ())
         merged = decided.map(merge_copies)
         notes = *merged.joined.notes, *_leaks(graded.joined, settings)
-        return replace(merged, joined=replace(merged.joined, notes=notes))
+        all_labels = with_splits.map(merge_copies) if settings.decisions else merged
+        all_queries = all_labels.joined.training_split().n_queries
+        return replace(merged, joined=replace(merged.joined, notes=notes)), all_queries
 
-    with_splits = draw(settings.needs_dev)
+    with_splits, all_queries = draw(settings.needs_dev)
     for split in ("test", "dev") if settings.needs_dev else ("test",):
         for data_set in with_splits.data_sets:
             data_set.judged_qrels(split)  # raises an error if nothing can be measured
     if not settings.needs_dev:
-        return with_splits, with_splits, None
+        return with_splits, with_splits, None, all_queries
     expected = {
         settings.expected_documents or assumed_documents(data_set) for data_set in graded.data_sets
     }
@@ -230,7 +235,10 @@ def _with_splits(
             f"refit=true: {mixture.joined.title} has a dev split, so none was split off train; "
             "remove the setting"
         )
-    return with_splits, with_splits if all_have_dev else draw(False), expected_documents
+    before_dev = with_splits
+    if not all_have_dev:
+        before_dev, all_queries = draw(False)
+    return with_splits, before_dev, expected_documents, all_queries
 
 
 def _with_notes(data: RetrievalData, settings: TrainSettings) -> RetrievalData:
