@@ -21,6 +21,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, ThreadPoolExecutor, wa
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -121,7 +122,8 @@ class Grid:
 class Processes:
     """Processes that run one job each and can be stopped together.
 
-    ``at_once`` processes share the CPU's cores, unless ``OMP_NUM_THREADS`` is set.
+    ``at_once`` processes share the CPU's cores, unless ``OMP_NUM_THREADS`` is set. If there are
+    several GPUs, each process sees one, and waits until one is free.
     """
 
     command: tuple[str, ...] = (sys.executable, "-m", "opera.experiments.grid")
@@ -131,11 +133,25 @@ class Processes:
         self._environment = {**os.environ, "PYTHONSAFEPATH": "1"}
         if at_once > 1 and not threads_are_given():
             self._environment["OMP_NUM_THREADS"] = str(max(1, usable_cores() // at_once))
+        self._gpus: Queue[str] | None = None
+        if at_once > 1 and (gpus := visible_gpus()):
+            self._gpus = Queue()
+            for gpu in gpus:
+                self._gpus.put(gpu)
         self._started: list[subprocess.Popen[str]] = []
         self._lock, self._stopping = threading.Lock(), False
 
     def run(self, job: Mapping[str, Any], log: Path) -> str | None:
         """Run a job whose output is appended to ``log``; return why it failed, if it did."""
+        if self._gpus is None:
+            return self._run(job, log, self._environment)
+        gpu = self._gpus.get()
+        try:
+            return self._run(job, log, {**self._environment, "CUDA_VISIBLE_DEVICES": gpu})
+        finally:
+            self._gpus.put(gpu)
+
+    def _run(self, job: Mapping[str, Any], log: Path, environment: Mapping[str, str]) -> str | None:
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("a", encoding="utf-8") as output, self._lock:
@@ -147,7 +163,7 @@ class Processes:
                     stdout=output,
                     stderr=output,
                     text=True,
-                    env=self._environment,
+                    env=environment,
                     start_new_session=True,  # so that Ctrl-C reaches only the parent
                 )
                 self._started.append(process)
@@ -165,6 +181,16 @@ class Processes:
             self._stopping = True
             for process in self._started:
                 process.send_signal(number)
+
+
+def visible_gpus() -> list[str]:
+    """Return the GPUs of this process, as values of ``CUDA_VISIBLE_DEVICES``; empty for none."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        import torch  # a grid needs it only here
+
+        return [str(number) for number in range(torch.cuda.device_count())]
+    return [gpu.strip() for gpu in visible.split(",") if gpu.strip()]
 
 
 def _failure(status: int, log: Path) -> str | None:

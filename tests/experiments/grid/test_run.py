@@ -3,9 +3,12 @@
 import json
 import os
 import signal
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,33 @@ def test_a_job_reads_the_tables_that_the_user_named(tmp_path, monkeypatch):
     grid.run_job(json.loads(json.dumps(cell.call("model"), default=asdict)))
     assert (calls[0]["data"], calls[0]["also"]) == (tables, ["more.csv"])
     assert cell.data_name == "p+more.csv"
+
+
+@pytest.mark.parametrize(
+    ("visible", "at_once", "expected"),
+    [
+        ("0,GPU-7", 3, {"0", "GPU-7"}),  # the third run waits for a free GPU
+        ("0,GPU-7", 1, {"0,GPU-7"}),
+        ("", 2, {""}),
+    ],
+)
+def test_each_run_at_once_sees_a_gpu_of_its_own(visible, at_once, expected, tmp_path, monkeypatch):
+    sham = (
+        "import os, sys, time; sys.stdin.readline(); print(os.environ['CUDA_VISIBLE_DEVICES'], time.time(), flush=True)"
+    )
+    leave = "time.sleep(0.2); print(os.environ['CUDA_VISIBLE_DEVICES'], time.time(), flush=True)"
+    monkeypatch.setattr(Processes, "command", (sys.executable, "-c", f"{sham}; {leave}"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    processes = Processes(at_once)
+    logs = [tmp_path / f"{number}.log" for number in range(4)]
+    with ThreadPoolExecutor(at_once) as pool:
+        assert [*pool.map(lambda log: processes.run({}, log), logs)] == [None] * 4
+    uses = [[line.rsplit(" ", 1) for line in log.read_text().splitlines()] for log in logs]
+    assert {gpu for use in uses for gpu, _ in use} == expected
+    spans = sorted((gpu, float(begin), float(end)) for (gpu, begin), (_, end) in uses)
+    if len(expected) > 1:
+        for (gpu, _, end), (other, begin, _) in pairwise(spans):
+            assert gpu != other or end <= begin, "two runs at once on one GPU"
 
 
 @pytest.mark.parametrize(("at_once", "threads"), [(1, None), (3, "2"), (9, "1")])
