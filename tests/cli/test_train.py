@@ -20,7 +20,7 @@ def test_help_settings(run_opera):
 def test_a_plan_says_what_a_run_will_take_and_writes_nothing(run_opera, beir, static_model, tmp_path):
     command = ["train", beir, "--model", static_model, "--out", tmp_path / "run", "--steps", 50, "--plan"]
     done = run_opera(*command)
-    assert re.search(r"^about \d+ s in all, \d\.\d GB of memory: 100 steps of ", done.stdout)
+    assert re.search(r"^about \d+ s in all, \d\.\d GB of memory: two trainings of 50 steps of ", done.stdout)
     told = json.loads(run_opera(*command, "--json").stdout)
     assert told["seconds"] > 0
     assert told["settings"]["max_steps"] == 50

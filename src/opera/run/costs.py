@@ -69,7 +69,8 @@ def time_run(prepared: Prepared, began: float) -> Costs:
         TrainingError: if the steps fail, as they would in the run.
     """
     loading = time.perf_counter() - began
-    steps = resolved(prepared.settings.max_steps) * (2 if prepared.refits else 1)
+    of_training, trainings = resolved(prepared.settings.max_steps), 1 + prepared.refits
+    steps = of_training * trainings
     encoding = _encoding_seconds(prepared, steps)
     base = Weights.of(prepared.model.trained)
     try:
@@ -81,7 +82,8 @@ def time_run(prepared: Prepared, began: float) -> Costs:
     memory, seconds = _peak_memory(), loading + encoding + steps * per_step
     sentence = (
         f"about {duration(seconds)} in all, {memory / 1e9:.1f} GB of memory: "
-        f"{counted(steps, 'step')} of {per_step:.2g} s ({duration(steps * per_step)}), "
+        f"{'two trainings of ' * (trainings - 1)}{counted(of_training, 'step')} of "
+        f"{per_step:.2g} s ({duration(steps * per_step)}), "
         f"encoding and measuring ({duration(encoding)})"
     )
     return Costs(prepared.recipe.flat(), seconds, memory, sentence)
