@@ -11,7 +11,7 @@ import pytest
 
 import opera
 from opera.core import cache
-from opera.core.cache import LOCK_FILE, cache_folder, cache_limit, cached, entry, sole_use
+from opera.core.cache import LOCK_FILE, cache_folder, cache_limit, cached, entry, locked, sole_use
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.files import remove
 from processes import start
@@ -130,6 +130,21 @@ def test_the_least_recently_used_entries_leave_first_but_none_in_use(monkeypatch
     may_end.set()
     process.join()
     assert {entry.kind for entry in opera.cache(clear=True)} == {"tokens"}, "this process uses it"
+
+
+def test_what_a_killed_process_left_is_counted_and_cleared_but_not_what_another_writes(tmp_path):
+    left = sized("data", ".f.part", 7, 100)
+    (left / "spilled").mkdir()
+    (left / "spilled" / "more").write_bytes(b"xyz")
+    os.utime(left, (100, 100))
+    written, deleted = sized("data", ".g.part", 5, 200), sized("data", ".h.deleted", 6, 300)
+    assert [entry.size for entry in opera.cache()] == [10, 5, 6]
+    with locked(written.with_name(".g.lock")):
+        assert [entry.folder for entry in opera.cache(clear=True)] == [written]
+    assert not left.exists()
+    assert not deleted.exists()
+    assert opera.cache(clear=True) == []
+    assert not [*(tmp_path / "data").iterdir()]
 
 
 def test_an_entry_whose_folder_was_deleted_is_written_again():

@@ -26,7 +26,7 @@ from opera.core.errors import RunFolderError, SettingError
 from opera.core.files import finish_folder, remove, writing
 from opera.core.terminal import counted, log, shown
 
-LOCK_FILE = ".running"
+LOCK_FILE, PART = ".running", ".part"
 PATIENCE = 2.0
 """Seconds to wait for a process that is about to end, such as a worker of a killed process."""
 
@@ -125,7 +125,7 @@ def _write_entry(
     folder: Path, names: Sequence[str], write: Callable[[Path, list[str]], Any]
 ) -> None:
     """Write an entry. The caller holds its lock."""
-    temporary = folder.with_name(f".{folder.name}.part")
+    temporary = folder.with_name(f".{folder.name}{PART}")
     temporary.mkdir(exist_ok=True)
     complete = {
         path.name
@@ -197,14 +197,16 @@ def cache_limit() -> float:
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes of the files in a folder."""
-    return sum(file.stat().st_size for file in folder.iterdir())
+    """Return the bytes of the files in a folder and below."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def cache_entries() -> list[CacheEntry]:
-    """Return the entries of the cache, least recently used first."""
+    """Return the entries of the cache, least recently used first, with those that a killed process
+    left unfinished.
+    """
     entries = []
-    for folder in cache_folder().glob("*/[!.]*/"):
+    for folder in cache_folder().glob("*/*/"):
         with suppress(FileNotFoundError):  # another process deletes it
             used = folder.stat().st_mtime
             entries.append(CacheEntry(folder, folder.parent.name, size_of(folder), used))
@@ -229,16 +231,21 @@ def shrink_cache(limit: float) -> list[CacheEntry]:
 
 
 def _delete(folder: Path) -> bool:
-    """Delete an entry, unless a process uses it; return whether it is gone."""
+    """Delete an entry, unless a process uses or writes it; return whether it is gone."""
     if folder in _held:
         return False
+    if folder.suffix == PART:
+        key = folder.stem.removeprefix(".")
+        with suppress(Timeout), locked(folder.with_name(f".{key}.lock"), 0):
+            remove(folder)
+        return not folder.exists()
     try:
         handle = os.open(folder, os.O_RDONLY)
     except FileNotFoundError:
         return True
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        away = folder.with_name(f".{folder.name}.deleted")
+        away = folder.with_name(f".{folder.name.strip('.')}.deleted")
         folder.rename(away)
         remove(away)
     except OSError:  # in use, or not ours to delete
