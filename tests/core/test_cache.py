@@ -5,7 +5,7 @@ import os
 import threading
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -99,17 +99,21 @@ def test_processes_that_write_entries_at_once_do_not_disturb_each_other(tmp_path
     assert len(list((tmp_path / "vectors").iterdir())) == 3 * 40
 
 
-def sized(kind: str, key: str, size: int, used: float) -> Path:
+def key_of(letter: str) -> str:
+    return letter * 32
+
+
+def sized(kind: str, name: str, size: int, used: float) -> Path:
     """Write an entry that no process uses."""
-    folder = cache_folder() / kind / key
+    folder = cache_folder() / kind / name
     folder.mkdir(parents=True)
     (folder / "a").write_bytes(b"x" * size)
     os.utime(folder, (used, used))
     return folder
 
 
-def hold(folder: str, holds: Any, may_end: Any) -> None:
-    cached("vectors", Path(folder).name, never)
+def hold(key, holds, may_end):
+    cached("vectors", key, never)
     holds.set()
     may_end.wait(60)
 
@@ -117,14 +121,16 @@ def hold(folder: str, holds: Any, may_end: Any) -> None:
 def test_the_least_recently_used_entries_leave_first_but_none_in_use(monkeypatch):
     monkeypatch.setenv("OPERA_CACHE_LIMIT", "1e-6")  # 1,000 bytes
     monkeypatch.setattr(cache, "_bytes_until_check", 0)
-    old, older, new = (sized("data", key, 400, used) for key, used in (("b", 200), ("a", 100), ("c", 300)))
-    in_use = sized("vectors", "oldest", 400, 50)
+    older, old, new = (
+        sized("data", key_of(letter), 400, used) for letter, used in (("a", 100), ("b", 200), ("c", 300))
+    )
+    in_use = sized("vectors", key_of("0"), 400, 50)
     context = multiprocessing.get_context("spawn")
     holds, may_end = context.Event(), context.Event()
-    process = context.Process(target=hold, args=(str(in_use), holds, may_end))
+    process = context.Process(target=hold, args=(in_use.name, holds, may_end))
     process.start()
     assert holds.wait(60)
-    cached("tokens", "d", write)
+    cached("tokens", key_of("d"), write)
     assert [folder.is_dir() for folder in (in_use, older, old, new)] == [True, False, False, True]
     assert [(entry.kind, entry.size) for entry in opera.cache()][-1] == ("tokens", 4)
     may_end.set()
@@ -133,18 +139,42 @@ def test_the_least_recently_used_entries_leave_first_but_none_in_use(monkeypatch
 
 
 def test_what_a_killed_process_left_is_counted_and_cleared_but_not_what_another_writes(tmp_path):
-    left = sized("data", ".f.part", 7, 100)
+    left = sized("data", f".{key_of('e')}.part", 7, 100)
     (left / "spilled").mkdir()
     (left / "spilled" / "more").write_bytes(b"xyz")
     os.utime(left, (100, 100))
-    written, deleted = sized("data", ".g.part", 5, 200), sized("data", ".h.deleted", 6, 300)
-    assert [entry.size for entry in opera.cache()] == [10, 5, 6]
-    with locked(written.with_name(".g.lock")):
+    written, deleted = (
+        sized("data", f".{key_of(letter)}{suffix}", size, used)
+        for letter, suffix, size, used in (("f", ".part", 5, 200), ("a", ".deleted", 6, 300))
+    )
+    sized("data", key_of("a"), 0, 400)
+    assert [entry.size for entry in opera.cache()] == [10, 5, 6, 0]
+    with locked(written.with_name(f".{key_of('f')}.lock")):
         assert [entry.folder for entry in opera.cache(clear=True)] == [written]
     assert not left.exists()
     assert not deleted.exists()
     assert opera.cache(clear=True) == []
     assert not [*(tmp_path / "data").iterdir()]
+
+
+def test_other_folders_links_and_unreadable_entries_stay(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPERA_CACHE_LIMIT", "0")
+    monkeypatch.setattr(cache, "_bytes_until_check", 0)
+    users = [
+        sized(kind, name, 9, 1)
+        for kind, name in (("Documents", "thesis"), ("data", "mine"), ("Documents", key_of("a")))
+    ]
+    link = tmp_path / "data" / key_of("b")
+    link.symlink_to(users[0])
+    entry = sized("vectors", key_of("c"), 9, 1)
+    monkeypatch.setattr(cache, "size_of", Mock(side_effect=PermissionError))
+    opera.cache(clear=True)
+    assert all(path.is_dir() for path in (*users, link, entry))
+    monkeypatch.undo()
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
+    opera.cache(clear=True)
+    assert all(path.is_dir() for path in (*users, link))
+    assert not entry.exists()
 
 
 def test_an_entry_whose_folder_was_deleted_is_written_again():
@@ -156,6 +186,9 @@ def test_an_entry_whose_folder_was_deleted_is_written_again():
 def test_the_limit_is_a_number_of_gigabytes(monkeypatch):
     monkeypatch.setenv("OPERA_CACHE_LIMIT", "20GB")
     with pytest.raises(SettingError, match="OPERA_CACHE_LIMIT: must be a number of gigabytes, such as 20, got '20GB'"):
+        cache_limit()
+    monkeypatch.setenv("OPERA_CACHE_LIMIT", "inf")
+    with pytest.raises(SettingError):
         cache_limit()
 
 

@@ -35,7 +35,7 @@ from opera.config.training import FLAGS
 from opera.core.arguments import user_path
 from opera.core.figures import few_queries
 from opera.core.progress import duration
-from opera.core.terminal import counted, json_text, place, say
+from opera.core.terminal import counted, json_text, say, shown_path
 
 if TYPE_CHECKING:
     from opera.experiments.grid import Grid
@@ -202,7 +202,7 @@ def report(
         skip_bad_rows=skip_bad_rows,
         overwrite=overwrite,
     )
-    say(f"{place(path)}: open it in a browser (self-contained)")
+    say(f"{shown_path(path)}: open it in a browser (self-contained)")
 
 
 def print_plan(screen: Screen, grid: Grid, seconds: float) -> None:
@@ -284,10 +284,10 @@ def review(
     if name in [Path(path).name for path in earlier]:
         name = f"decisions{len(earlier) + 1}.csv"
         advice += f" as {name}"
-    command = f"opera report {place(run)}" if split == "test" else "train with"
-    options = " ".join(f"--decisions {place(path)}" for path in (*earlier, name))
+    command = f"opera report {shown_path(run)}" if split == "test" else "train with"
+    options = " ".join(f"--decisions {shown_path(path)}" for path in (*earlier, name))
     show(
         as_json,
         lambda: {"file": str(file), "next": f"{advice}; then {command} {options}"},
-        lambda screen: screen.lines(f"{place(file)}: {advice}; then {command} {options}"),
+        lambda screen: screen.lines(f"{shown_path(file)}: {advice}; then {command} {options}"),
     )

@@ -32,7 +32,7 @@ from opera.config.negatives import MiningSettings
 from opera.core.arguments import expand_user
 from opera.core.errors import SettingError
 from opera.core.figures import in_points
-from opera.core.terminal import place
+from opera.core.terminal import shown_path
 
 MINING = [name for name in MiningSettings.model_fields if name != "keep"]
 """The settings of mining. Only ``keep`` has another default than in training."""
@@ -157,7 +157,7 @@ def mine(
     show(
         as_json,
         lambda: {"file": str(out), "negatives": table.num_rows},
-        lambda screen: screen.lines(f"{place(out)}: {table.num_rows:,} negatives"),
+        lambda screen: screen.lines(f"{shown_path(out)}: {table.num_rows:,} negatives"),
     )
 
 
@@ -202,9 +202,11 @@ def pairs(
     origins = table["origin"]
     counts = {row["values"]: row["counts"] for row in origins.value_counts().to_pylist()}
     listed = ", ".join(f"{count:,} {origin}" for origin, count in counts.items())
-    train = f"opera train {quote(place(out))} --expected-documents known --model minilm --out run"
+    train = (
+        f"opera train {quote(shown_path(out))} --expected-documents known --model minilm --out run"
+    )
     show(
         as_json,
         lambda: {"file": str(out), "pairs": len(origins), "origins": counts},
-        lambda screen: screen.lines(f"{place(out)}: {len(origins):,} pairs ({listed})", train),
+        lambda screen: screen.lines(f"{shown_path(out)}: {len(origins):,} pairs ({listed})", train),
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from opera.core.errors import SettingError
-from opera.core.terminal import place, shown
+from opera.core.terminal import shown, shown_path
 
 MOST = 1_000_000_000
 """Upper bound of counts without a smaller bound; a larger number is a typing error."""
@@ -146,7 +146,7 @@ def expand_user(value: str | os.PathLike[str], name: str) -> str:
         pass  # the caller decides whether the path must exist
     except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise SettingError(f"{name} {place(text)}: {reason.lower()}") from None
+        raise SettingError(f"{name} {shown_path(text)}: {reason.lower()}") from None
     return text
 
 

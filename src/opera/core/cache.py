@@ -11,7 +11,9 @@ left.
 from __future__ import annotations
 
 import fcntl
+import math
 import os
+import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -26,7 +28,7 @@ from opera.core.errors import RunFolderError, SettingError
 from opera.core.files import finish_folder, remove, writing
 from opera.core.terminal import counted, log, shown
 
-LOCK_FILE, PART = ".running", ".part"
+LOCK_FILE, PART, DELETED = ".running", ".part", ".deleted"
 PATIENCE = 2.0
 """Seconds to wait for a process that is about to end, such as a worker of a killed process."""
 
@@ -109,15 +111,23 @@ def cached(
         SettingError: as :func:`cache_limit`.
         StorageError: if the cache cannot be written, for example because the disk is full.
     """
+    assert kind in KINDS, "cache_entries must find the new entry"
     cache_limit()  # a wrong limit must not end a run late
     folder = cache_folder() / kind / key
-    while not _hold(folder):
+    is_new = False
+    with writing(Path(folder.anchor), WHERE):
+        exists = _hold(folder)
+    while not exists:
         with writing(Path(folder.anchor), WHERE):
             folder.parent.mkdir(parents=True, exist_ok=True)
         lock = locked(folder.with_name(f".{key}.lock"))
         with writing(folder.parent, WHERE), lock:  # wait for the process that writes it
             if not folder.is_dir():
                 _write_entry(folder, names, write)
+                is_new = True
+            exists = _hold(folder)
+    if is_new:
+        _make_room(size_of(folder))
     return folder
 
 
@@ -147,7 +157,6 @@ def _write_entry(
         if not any((temporary / name).exists() for name in names):
             remove(temporary)
         raise
-    _make_room(size_of(temporary))
     temporary.rename(folder)
 
 
@@ -157,7 +166,10 @@ LIMIT = 20.0
 CHECKED_BYTES = 2 * 10**8
 """A process looks at the size of the cache at its first new entry, then after so many bytes."""
 MOST_HELD = 200
-"""Most entries that a process holds, since each needs an open file."""
+"""How many entries a process holds, the last that it used, since each needs an open file."""
+KINDS = ("data", "rankings", "reranked", "tokens", "vectors")
+ENTRY = re.compile(rf"[0-9a-f]{{32,}}|\.[0-9a-f]{{32,}}({PART}|{DELETED})")
+"""Names of folders that OPERA may delete: entries, and what a killed process left of them."""
 _held: dict[Path, int] = {}
 _bytes_until_check = 0
 
@@ -188,8 +200,8 @@ def cache_limit() -> float:
     try:
         limit = LIMIT if text is None else float(text)
     except ValueError:
-        limit = -1.0
-    if not limit >= 0:
+        limit = math.nan
+    if not 0 <= limit < math.inf:
         raise SettingError(
             f"OPERA_CACHE_LIMIT: must be a number of gigabytes, such as 20, got {shown(text)}"
         )
@@ -198,18 +210,23 @@ def cache_limit() -> float:
 
 def size_of(folder: Path) -> int:
     """Return the bytes of the files in a folder and below."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return sum(file.lstat().st_size for file in folder.rglob("*") if not file.is_dir())
 
 
 def cache_entries() -> list[CacheEntry]:
     """Return the entries of the cache, least recently used first, with those that a killed process
     left unfinished.
+
+    Other folders that a user keeps there, links, and folders that cannot be read are no entries.
     """
     entries = []
-    for folder in cache_folder().glob("*/*/"):
-        with suppress(FileNotFoundError):  # another process deletes it
-            used = folder.stat().st_mtime
-            entries.append(CacheEntry(folder, folder.parent.name, size_of(folder), used))
+    for kind in KINDS:
+        for folder in (cache_folder() / kind).glob("*"):
+            if not ENTRY.fullmatch(folder.name) or folder.is_symlink():
+                continue
+            with suppress(OSError):  # of another user, or another process deletes it
+                used = folder.stat().st_mtime
+                entries.append(CacheEntry(folder, kind, size_of(folder), used))
     return sorted(entries, key=lambda entry: entry.used)
 
 
@@ -234,25 +251,32 @@ def _delete(folder: Path) -> bool:
     """Delete an entry, unless a process uses or writes it; return whether it is gone."""
     if folder in _held:
         return False
-    if folder.suffix == PART:
-        key = folder.stem.removeprefix(".")
-        with suppress(Timeout), locked(folder.with_name(f".{key}.lock"), 0):
+    try:
+        if folder.suffix == DELETED:
             remove(folder)
-        return not folder.exists()
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        away = folder.with_name(f".{folder.name.strip('.')}.deleted")
-        folder.rename(away)
-        remove(away)
-    except OSError:  # in use, or not ours to delete
+        elif folder.suffix == PART:
+            key = folder.stem.removeprefix(".")
+            with suppress(Timeout), locked(folder.with_name(f".{key}.lock"), 0):
+                remove(folder)
+        else:
+            _delete_entry(folder)
+    except OSError:  # not ours to delete
         return False
+    return not folder.exists()
+
+
+def _delete_entry(folder: Path) -> None:
+    """Rename an entry and delete it, unless a process holds it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises an error if it is in use
+        if os.path.samestat(os.fstat(handle), folder.stat()):  # else it was written anew
+            away = folder.with_name(f".{folder.name}{DELETED}")
+            remove(away)
+            folder.rename(away)
+            remove(away)
     finally:
         os.close(handle)
-    return True
 
 
 def _hold(folder: Path) -> bool:
@@ -265,10 +289,6 @@ def _hold(folder: Path) -> bool:
         handle = os.open(folder, os.O_RDONLY)
     except FileNotFoundError:
         return False
-    held = _held.get(folder)
-    if held is not None and os.path.sameopenfile(held, handle):
-        os.close(handle)
-        return True
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         os.utime(folder)
@@ -280,6 +300,8 @@ def _hold(folder: Path) -> bool:
     if not exists:
         os.close(handle)
         return False
+    if (earlier := _held.pop(folder, None)) is not None:
+        os.close(earlier)
     _held[folder] = handle
     while len(_held) > MOST_HELD:
         os.close(_held.pop(next(iter(_held))))
@@ -287,15 +309,15 @@ def _hold(folder: Path) -> bool:
 
 
 def _make_room(size: int) -> None:
-    """Shrink the cache if it may have grown above its limit by a new entry of ``size`` bytes."""
+    """Shrink the cache if it may exceed its limit by a new entry of ``size`` bytes."""
     global _bytes_until_check
     _bytes_until_check -= size
     if _bytes_until_check > 0:
         return
     _bytes_until_check = CHECKED_BYTES
-    if deleted := shrink_cache(cache_limit() - size):
+    if deleted := shrink_cache(cache_limit()):
         log.info(
-            "note: the cache would exceed %g GB, so OPERA deleted %s, the least recently used "
+            "note: the cache had more than %g GB, so OPERA deleted %s, the least recently used "
             "first; OPERA_CACHE_LIMIT sets the limit",
             *(cache_limit() / GIGABYTE, counted(len(deleted), "entry")),
         )
@@ -316,5 +338,6 @@ def cache(clear: bool = False) -> list[CacheEntry]:
         True
     """
     if flag(clear, "clear"):
-        shrink_cache(0)
+        for entry in cache_entries():
+            _delete(entry.folder)
     return cache_entries()

@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from opera.core.arguments import kind_of_place
 from opera.core.arrays import T
 from opera.core.errors import RunFolderError, SettingError, StorageError, raise_first
-from opera.core.terminal import place
+from opera.core.terminal import shown_path
 
 NOT_UTF8 = "not UTF-8; convert the file to UTF-8"
 
@@ -287,7 +287,7 @@ def check_output(
             is_foreign and not overwrite,
             "exists; pass --overwrite to replace it, or another file",
         ),
-        subject=f"{name} {place(path)}: ",
+        subject=f"{name} {shown_path(path)}: ",
     )
 
 
@@ -303,13 +303,15 @@ def check_folder(path: Path, name: str) -> None:
     Raises:
         RunFolderError: if the path is not a folder, or cannot be written to.
     """
-    subject = f"{name} {place(path)}"
+    subject = f"{name} {shown_path(path)}"
     kind = kind_of_place(path)
     if kind not in ("a folder", None):
         raise RunFolderError(f"{subject}: is {kind}; pass a folder")
     existing = next(parent for parent in (path, *path.parents, Path()) if os.path.lexists(parent))
     if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise RunFolderError(f"{subject}: {place(existing)} is not a folder that can be written to")
+        raise RunFolderError(
+            f"{subject}: {shown_path(existing)} is not a folder that can be written to"
+        )
 
 
 def check_reads_stay(folder: Path, reads: Iterable[Path], removed: Iterable[Path]) -> None:
@@ -330,8 +332,8 @@ def check_reads_stay(folder: Path, reads: Iterable[Path], removed: Iterable[Path
             target.is_relative_to(source) or source.is_relative_to(target) for target in targets
         ):
             raise RunFolderError(
-                f"--out {place(folder)}: --overwrite would delete {place(read)}, which this "
-                "command reads; pass another folder"
+                f"--out {shown_path(folder)}: --overwrite would delete {shown_path(read)}, which "
+                "this command reads; pass another folder"
             )
 
 

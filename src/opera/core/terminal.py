@@ -50,7 +50,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}"
 
 
-def place(path: object) -> str:
+def shown_path(path: object) -> str:
     """Return a path for an error message: on one line, safe to print, cut in the middle if long."""
     return escape_newlines(shortened(str(path)))
 

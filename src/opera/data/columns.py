@@ -128,7 +128,7 @@ class Columns:
                     f"{role}{hint} ({shortened(listed, 400)})"
                 )
 
-    def choose(self, names: Sequence[str], kind: TableKind, place: str) -> dict[str, list[str]]:
+    def choose(self, names: Sequence[str], kind: TableKind, table: str) -> dict[str, list[str]]:
         """Return a file's columns by role. The user's columns go before recognised names.
 
         Raises:
@@ -149,7 +149,7 @@ class Columns:
         for role, columns in columns_by_role.items():
             if len(columns) > 1 and role != "negative":
                 raise DataError(
-                    f"{place}: {' and '.join(map(shown, columns))} could each be the {role}; "
+                    f"{table}: {' and '.join(map(shown, columns))} could each be the {role}; "
                     f"choose one, as in --columns {quote(f'{role}={columns[0]}')}"
                 )
         return chosen | columns_by_role
@@ -197,7 +197,7 @@ def parse_columns(options: Any) -> tuple[tuple[str, str], ...]:
 
 
 def unknown_columns(
-    place: str,
+    table: str,
     names: Sequence[str],
     missing: Sequence[str],
     chosen: Mapping[str, list[str]],
@@ -208,7 +208,7 @@ def unknown_columns(
     """The error for a file without a column for some roles, with the option that solves it."""
     if kind == "pairs" and {"_id", "text"} <= set(names):
         return DataError(
-            f"{place}: has texts but no pairs, like a file of a BEIR folder; "
+            f"{table}: has texts but no pairs, like a file of a BEIR folder; "
             "pass the folder that contains its qrels/"
         )
     used = [name for names_of_role in chosen.values() for name in names_of_role]
@@ -222,7 +222,7 @@ def unknown_columns(
         f"{qualifier}{role}={number}" for number, role in enumerate(missing, start=1)
     )
     return DataError(
-        f"{place}: OPERA recognises no column for the {' and the '.join(missing)}; "
+        f"{table}: OPERA recognises no column for the {' and the '.join(missing)}; "
         f"the columns are {names_of(names)}; choose some, as in --columns {quote(option)}"
         + (f"; if the file has no header: --columns {by_number}" if may_lack_header else "")
     )

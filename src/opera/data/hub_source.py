@@ -46,7 +46,7 @@ class HubName(NamedTuple):
     """The parts of the name after ``hf:``.
 
     Attributes:
-        place: ``OWNER/NAME``, or a folder.
+        repository: ``OWNER/NAME``, or a folder.
         config: the configuration of a data set of pairs, or ``None``.
         split: the only split to read, or ``None``.
         local: whether it is a folder.
@@ -54,7 +54,7 @@ class HubName(NamedTuple):
         qrels_revision: the commit of ``OWNER/NAME-qrels``, or ``None``: the newest.
     """
 
-    place: str
+    repository: str
     config: str | None
     split: str | None
     local: bool
@@ -65,22 +65,22 @@ class HubName(NamedTuple):
     def parse(cls, name: str) -> HubName:
         """Parse the name after ``hf:``. A local folder takes precedence over the hub."""
         folder, _, part = name.rpartition(":")
-        for place, split in ((name, None), (folder, part)):
-            if place and Path(place).is_dir():
+        for repository, split in ((name, None), (folder, part)):
+            if repository and Path(repository).is_dir():
                 # the judgements may be in the folder NAME-qrels, so "." and ".." need a name
-                return cls(os.path.abspath(place), None, split, True)  # noqa: PTH100
+                return cls(os.path.abspath(repository), None, split, True)  # noqa: PTH100
         if (match := _HUB.fullmatch(name)) is None:
             raise DataError(
                 f"hf:{shown(name)[1:-1]}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder; "
                 "add :SPLIT if wanted"
             )
-        place, revision, config, split = match.groups()
-        return cls(place, config, split, False, revision)
+        repository, revision, config, split = match.groups()
+        return cls(repository, config, split, False, revision)
 
     @property
     def folders(self) -> tuple[Path, Path]:
         """A local data set, and the folder that may contain its judgements."""
-        return Path(self.place), Path(f"{self.place}-qrels")
+        return Path(self.repository), Path(f"{self.repository}-qrels")
 
 
 def load_hub(
@@ -96,7 +96,7 @@ def load_hub(
     Raises:
         DataError: if the download fails, the layout is unknown, or the data break a rule.
     """
-    place, parsed = f"hf:{name}", HubName.parse(name)
+    hub_name, parsed = f"hf:{name}", HubName.parse(name)
     last_read = cache_folder() / "hub" / digest_files([], str(parsed))
     commits = [] if parsed.local else _newest_commits(parsed)
     notes: tuple[str, ...] = ()
@@ -107,13 +107,13 @@ def load_hub(
         )
     pinned = "" if parsed.revision is None else f"--revision {parsed.revision} "
     parsed = HubName(*parsed[:4], *(commits or parsed[4:]))
-    files = _files(parsed, place) if parsed.local else []
-    names = [str(path.relative_to(Path(parsed.place).parent)) for path in files]
+    files = _files(parsed, hub_name) if parsed.local else []
+    names = [str(path.relative_to(Path(parsed.repository).parent)) for path in files]
     # a folder's key depends on its contents, and a hub data set's on its commits
     key = digest_files(files, f"hf\0{columns}\0{parsed.split}\0{names or parsed}")
     online = (
-        f"on a machine with internet access, run: hf download --repo-type dataset {parsed.place} "
-        f"{pinned}--local-dir FOLDER; then pass hf:FOLDER"
+        f"on a machine with internet access, run: hf download --repo-type dataset "
+        f"{parsed.repository} {pinned}--local-dir FOLDER; then pass hf:FOLDER"
     )
     advice = "correct the folder" if parsed.local else online
 
@@ -121,12 +121,12 @@ def load_hub(
         # the library's copy of the data is not needed afterwards
         with (
             tempfile.TemporaryDirectory(dir=builder.folder) as cache,
-            library_errors(place, Path(cache), advice),
+            library_errors(hub_name, Path(cache), advice),
         ):
-            _read(relation, builder, place, parsed, Columns(columns), cache)
+            _read(relation, builder, hub_name, parsed, Columns(columns), cache)
 
-    title = Path(parsed.place).name
-    data = load_relation(key, title, source or place, read, lenient=True, skip_bad_rows=None)
+    title = Path(parsed.repository).name
+    data = load_relation(key, title, source or hub_name, read, lenient=True, skip_bad_rows=None)
     if commits and not notes:
         last_read.parent.mkdir(exist_ok=True)
         replace_file(last_read, lambda path: path.write_text(" ".join(commits), encoding="utf-8"))
@@ -141,9 +141,9 @@ def _newest_commits(name: HubName) -> list[str]:
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
-        commits = [dataset_info(name.place, revision=name.revision, timeout=SECONDS).sha]
+        commits = [dataset_info(name.repository, revision=name.revision, timeout=SECONDS).sha]
         with suppress(RepositoryNotFoundError):
-            commits.append(dataset_info(f"{name.place}-qrels", timeout=SECONDS).sha)
+            commits.append(dataset_info(f"{name.repository}-qrels", timeout=SECONDS).sha)
     except Exception:  # the library for connections has other errors than the hub's
         return []
     return [str(commit) for commit in commits]
@@ -198,35 +198,35 @@ def _read(
     if name.local:
         _check_card(name, source)
     else:
-        log.info("asking the hub for %s", name.place)
+        log.info("asking the hub for %s", name.repository)
     if not shows_bars():
         datasets.disable_progress_bars()
     revision = name.revision
     if re.fullmatch("[0-9a-f]{40}", revision or ""):
         relation.note(f"read at commit {str(revision)[:12]}")
 
-    def tables(place: str, config: str) -> dict[str, Table]:
+    def tables(repository: str, config: str) -> dict[str, Table]:
         """The splits of a configuration, memory-mapped."""
-        splits = datasets.load_dataset(place, config, cache_dir=cache, revision=revision)
+        splits = datasets.load_dataset(repository, config, cache_dir=cache, revision=revision)
         return {
             split: table_of_dataset(f"{source}, {config if split == config else split}", part)
             for split, part in splits.items()
         }
 
-    configs = datasets.get_dataset_config_names(name.place, revision=revision)
+    configs = datasets.get_dataset_config_names(name.repository, revision=revision)
     texts: dict[TableKind, list[Table]] = {}
-    place = name.place
+    repository = name.repository
     if {"corpus", "queries"} <= set(configs) and name.config is None:
-        texts["documents"] = list(tables(place, "corpus").values())
-        texts["queries"] = list(tables(place, "queries").values())
+        texts["documents"] = list(tables(repository, "corpus").values())
+        texts["queries"] = list(tables(repository, "queries").values())
         judged = [config for config in configs if config in ("qrels", "default")]
         if not judged:
-            place, revision = f"{place}-qrels", name.qrels_revision
-            judged = datasets.get_dataset_config_names(place, revision=revision)
+            repository, revision = f"{repository}-qrels", name.qrels_revision
+            judged = datasets.get_dataset_config_names(repository, revision=revision)
         config = judged[0]
     else:
         config = _config_of_pairs(source, name, configs)
-    pairs = _named_splits(source, name, tables(place, config))
+    pairs = _named_splits(source, name, tables(repository, config))
     add_tables(relation, texts, list(pairs.items()), columns)
     TextNumbering(relation, builder, next(iter(pairs.values())).name).build()
 
@@ -237,7 +237,7 @@ def _config_of_pairs(source: str, name: HubName, configs: Sequence[str]) -> str:
     if config not in configs:
         raise DataError(
             f"{source}: choose one of its configurations ({', '.join(configs)}), as in "
-            f"hf:{name.place}/{configs[0]}"
+            f"hf:{name.repository}/{configs[0]}"
         )
     return config
 

@@ -146,8 +146,8 @@ def match_pairs(
                 advice = f"ids must be SET/ID, where SET is one of {names}"
             raise DataError(f"{count}; {pair} is not there; {advice}")
         notes += list_notes + [f"{count}; OPERA ignores the rest"] * (not known.all())
-        places = {"query_row": rows[0], "doc_row": rows[1], "set": of_query}
-        for name, values in places.items():
+        numbers = {"query_row": rows[0], "doc_row": rows[1], "set": of_query}
+        for name, values in numbers.items():
             table = table.append_column(name, pa.array(values, pa.int64()))
         tables.append(table.filter(pa.array(known)))
     return pa.concat_tables(tables, promote_options="default"), notes
@@ -223,11 +223,11 @@ def _check_texts(
     data is unknown."""
     known = np.flatnonzero(rows >= 0)
     texts = table.texts(rows[known])
-    listed = [listed[place] for place in known]
+    listed = [listed[number] for number in known]
     different = [
-        place
-        for place, text in enumerate(listed)
-        if texts[place] and not begins(texts[place], text)
+        number
+        for number, text in enumerate(listed)
+        if texts[number] and not begins(texts[number], text)
     ]
     if different:
         first = different[0]

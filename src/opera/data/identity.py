@@ -44,23 +44,23 @@ def query_documents(
         Positions in ``query_rows``, and rows of the corpus: both int64 ``[m]``.
     """
     queries, titled = data.queries.digests[query_rows], data.corpus.titled_rows
-    place, document = equal_places(queries, data.corpus.digests)
-    place_by_text, document_by_text = equal_places(queries, data.corpus.text_digests[titled])
+    position, document = equal_positions(queries, data.corpus.digests)
+    position_by_text, document_by_text = equal_positions(queries, data.corpus.text_digests[titled])
     return (
-        np.concatenate([place, place_by_text]),
+        np.concatenate([position, position_by_text]),
         np.concatenate([document, titled[document_by_text]]),
     )
 
 
-def equal_places(
+def equal_positions(
     left: NDArray[Any], right: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return all i and j with ``left[i] == right[j]``: both int64, i ascending."""
     order = np.argsort(right, kind="stable")
     sides: tuple[Literal["left", "right"], ...] = ("left", "right")
     first, end = (np.searchsorted(right, left, side, order) for side in sides)
-    places = concatenated_ranges(first, end - first)
-    return np.repeat(np.arange(len(left)), end - first), order[places]
+    positions = concatenated_ranges(first, end - first)
+    return np.repeat(np.arange(len(left)), end - first), order[positions]
 
 
 def documents_that_are_queries(data: RetrievalData, qrels: Qrels) -> NDArray[np.int64]:

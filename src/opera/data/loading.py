@@ -11,8 +11,7 @@ from typing import Any
 from opera.core.arguments import expand_user, several
 from opera.core.cache import cache_folder
 from opera.core.errors import DataError, SettingError
-from opera.core.terminal import log, shortened
-from opera.core.terminal import place as place_of
+from opera.core.terminal import log, shortened, shown_path
 from opera.data.hub_source import HubName
 from opera.data.memory import load_memory
 from opera.data.mixture import ListOptions, Mixture, Source
@@ -250,22 +249,22 @@ def files_read(source: Source) -> list[Path]:
     for data_set in source.data_sets if isinstance(source, Mixture) else [source]:
         name = data_set.source if isinstance(data_set, RetrievalData) else data_set
         files = name.files if isinstance(name, TableSource) else [expand_user(name, "data")]
-        for place in files:
-            if place.startswith("hf:"):
-                published = HubName.parse(place.removeprefix("hf:"))
+        for file in files:
+            if file.startswith("hf:"):
+                published = HubName.parse(file.removeprefix("hf:"))
                 paths += published.folders if published.local else ()
-            elif is_beir(place):
-                paths += [Path(place, file) for file in BEIR_FILES]
+            elif is_beir(file):
+                paths += [Path(file, name) for name in BEIR_FILES]
             else:
-                paths.append(Path(place))
+                paths.append(Path(file))
     return [path for path in paths if os.path.lexists(path)]
 
 
-def check_stays_out(place: Path, name: str, source: Source) -> None:
+def check_stays_out(path: Path, name: str, source: Source) -> None:
     """Check that the output is outside the data, so that it does not become data itself.
 
     Args:
-        place: the output.
+        path: the output.
         name: the option of the output, for the message.
         source: the data set.
 
@@ -273,10 +272,10 @@ def check_stays_out(place: Path, name: str, source: Source) -> None:
         SettingError: if the output is inside the data; names their folder.
     """
     for home in files_read(source):
-        target, data = Path(os.path.realpath(place)), Path(os.path.realpath(home))
+        target, data = Path(os.path.realpath(path)), Path(os.path.realpath(home))
         below = target.relative_to(data).parts if target.is_relative_to(data) else ()
         if below and data.is_dir() and not any(part.startswith(".") for part in below):
             raise SettingError(
-                f"{name} {place_of(place)}: is inside {place_of(home)}, which OPERA reads as "
+                f"{name} {shown_path(path)}: is inside {shown_path(home)}, which OPERA reads as "
                 "data; pass a folder outside the data"
             )

@@ -126,9 +126,9 @@ def load_tables(tables: TableSource, source: DataName | None = None) -> Retrieva
         DataError: with file, line or row, rule and value.
     """
     source, tables = source or tables, files_of_beir(tables)
-    places = [(role, Path(place)) for role, place in tables.roles]
-    read_files = [(role, place, file) for role, place in places for file in files_in(place)]
-    below = [(role, path_below(file, place).as_posix()) for role, place, file in read_files]
+    paths = [(role, Path(path)) for role, path in tables.roles]
+    read_files = [(role, path, file) for role, path in paths for file in files_in(path)]
+    below = [(role, path_below(file, path).as_posix()) for role, path, file in read_files]
     files = [file for _, _, file in read_files]
     salt = f"tables\0{below}\0{tables.columns}\0{tables.encoding}\0{tables.skip_bad_rows}"
 
@@ -153,8 +153,8 @@ def load_tables(tables: TableSource, source: DataName | None = None) -> Retrieva
 def load_trainer_files(source: str) -> RetrievalData:
     """Load files of FlagEmbedding, Tevatron or DPR."""
     files = sorted(trainer_files(source))
-    place = Path(source)
-    name = place.stem if place.is_file() else place.resolve().name
+    path = Path(source)
+    name = path.stem if path.is_file() else path.resolve().name
     read = partial(read_trainer_files, source)
     return load_relation(digest_files(files, "trainers"), name, source, read, skip_bad_rows=None)
 

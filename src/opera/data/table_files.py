@@ -82,9 +82,9 @@ def files_in(path: Path) -> list[Path]:
     return files
 
 
-def path_below(file: Path, place: Path) -> Path:
-    """The path of a file relative to the folder ``place``; its name if ``place`` is the file."""
-    return Path(file.name) if file == place else file.relative_to(place)
+def path_below(file: Path, path: Path) -> Path:
+    """The path of a file relative to the folder ``path``; its name if ``path`` is the file."""
+    return Path(file.name) if file == path else file.relative_to(path)
 
 
 def open_texts(
@@ -111,8 +111,8 @@ def open_pairs(
     """
     tables: list[tuple[str | None, Table]] = []
     unnamed = []
-    for split, place in pairs:
-        home = Path(place)
+    for split, path in pairs:
+        home = Path(path)
         for file in files_in(home):
             name: str | None = split or None
             if name is None and (len(pairs) > 1 or home.is_dir()):

@@ -28,7 +28,7 @@ from opera.core.files import (
     foreign_files,
     replace_folder,
 )
-from opera.core.terminal import counted, log, place, shown
+from opera.core.terminal import counted, log, shown, shown_path
 from opera.data import Mixture, check_stays_out, files_read, load_data
 from opera.data.names import source_title, without_folders
 from opera.deployment.onnx import (
@@ -157,7 +157,7 @@ def _check_free(folder: Path, overwrite: bool) -> None:
     check_folder(folder, "--out")
     if not folder.is_dir() or not any(folder.iterdir()):
         return
-    option = f"--out {place(folder)}"
+    option = f"--out {shown_path(folder)}"
     raise_first(
         RunFolderError,
         (
@@ -172,8 +172,8 @@ def _check_free(folder: Path, overwrite: bool) -> None:
     )
     for file in foreign_files(folder, MODEL_FILES):
         raise RunFolderError(
-            f"{option}: --overwrite would delete {place(file)}, which OPERA did not write; move it "
-            "away, or pass another folder"
+            f"{option}: --overwrite would delete {shown_path(file)}, which OPERA did not write; "
+            "move it away, or pass another folder"
         )
 
 

@@ -14,7 +14,7 @@ from huggingface_hub.errors import LocalTokenNotFoundError
 from opera.core.arguments import expand_user, flag, text, texts
 from opera.core.errors import ModelError, OperaError, SettingError, StorageError
 from opera.core.files import foreign_files, read_text
-from opera.core.terminal import counted, first_line_of, log, place, shortened, shown
+from opera.core.terminal import counted, first_line_of, log, shortened, shown, shown_path
 from opera.identity import check_keeps
 from opera.retrieval.locate import locate_model
 from opera.run.model_card import EXAMPLE_FOLDER, HUB_ID, is_local_path
@@ -122,7 +122,7 @@ def _files_to_push(folder: Path) -> list[Path]:
     """
     for link in (path for path in (folder, *folder.rglob("*")) if path.is_symlink()):
         raise ModelError(
-            f"{place(link)}: is a link, but OPERA uploads files only; replace it by a file"
+            f"{shown_path(link)}: is a link, but OPERA uploads files only; replace it by a file"
         )
     files = {path for path in folder.rglob("*") if path.is_file()}
     unknown = set(foreign_files(folder, MODEL_FILES))
@@ -155,8 +155,9 @@ def _reject_local_base(files: Sequence[Path]) -> None:
         base = read_object(path).get("base_model_name_or_path")
         if isinstance(base, str) and is_local_path(base):
             raise ModelError(
-                f"{place(path)}: the base model of this LoRA adapter is a folder on this machine, "
-                "so nobody else can load it; train with merge=true, or from a model on the hub"
+                f"{shown_path(path)}: the base model of this LoRA adapter is a folder on this "
+                "machine, so nobody else can load it; train with merge=true, or from a model on "
+                "the hub"
             )
 
 
@@ -165,7 +166,9 @@ def _card(file: Path, repository: str, languages: Sequence[str]) -> bytes:
     try:
         card = ModelCard(read_text(file), ignore_metadata_errors=True)
     except (OSError, ValueError) as error:
-        raise ModelError(f"{place(file)}: is not a model card: {first_line_of(error)}") from None
+        raise ModelError(
+            f"{shown_path(file)}: is not a model card: {first_line_of(error)}"
+        ) from None
     data: Any = card.data
     if languages:
         data.language = list(languages)

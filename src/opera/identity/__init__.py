@@ -24,7 +24,7 @@ from opera.config.recipe import Recipe
 from opera.config.training import FILES, TrainSettings
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.files import write_arrays
-from opera.core.terminal import place, shortened, shown
+from opera.core.terminal import shortened, shown, shown_path
 from opera.data import Mixture
 from opera.data.splits import ExpectedDocuments
 from opera.data.texts import CorpusText
@@ -171,6 +171,6 @@ def check_keeps(folder: Path, keep_run: bool) -> None:
     """
     if keep_run and not (folder / ORIGIN_FILE).is_file():
         raise SettingError(
-            f"--keep-run: {place(folder)} has no {ORIGIN_FILE}, because no run made it; remove the "
-            "option"
+            f"--keep-run: {shown_path(folder)} has no {ORIGIN_FILE}, because no run made it; "
+            "remove the option"
         )

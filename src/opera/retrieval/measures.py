@@ -24,7 +24,7 @@ from opera.core.arguments import several, text
 from opera.core.errors import DataError, SettingError, raise_first
 from opera.core.files import replace_file
 from opera.core.registry import Registry
-from opera.core.terminal import place, shown
+from opera.core.terminal import shown, shown_path
 from opera.data import RetrievalData
 from opera.data.pairs import pair_keys
 from opera.data.qrels import Qrels
@@ -281,7 +281,7 @@ def check_trec_ids(path: Path, data: RetrievalData, split: str) -> None:
     for identifier in (*data.queries.ids(rows), *data.corpus.ids()):
         if len(identifier.split()) != 1:
             raise DataError(
-                f"{place(path)}: a TREC run cannot hold the id {shown(identifier)}, which has "
+                f"{shown_path(path)}: a TREC run cannot hold the id {shown(identifier)}, which has "
                 "white space"
             )
 

@@ -28,7 +28,7 @@ from opera.core.files import (
     remove,
     writing,
 )
-from opera.core.terminal import log, place
+from opera.core.terminal import log, shown_path
 from opera.run_folder.folder import (
     CHECKPOINTS_FOLDER,
     KEYWORDS_FILES,
@@ -131,8 +131,8 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
         )
     for file in _foreign_files(path) if overwrite else ():
         raise RunFolderError(
-            f"--out {path}: --overwrite would delete {place(file)}, which OPERA did not write; "
-            "move it away, or pass another folder"
+            f"--out {path}: --overwrite would delete {shown_path(file)}, which OPERA did not "
+            "write; move it away, or pass another folder"
         )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray, IntArray, concatenated_ranges
 from opera.data import RetrievalData
-from opera.data.identity import equal_places, query_documents, text_keys
+from opera.data.identity import equal_positions, query_documents, text_keys
 from opera.data.pairs import TrainingPairs, pair_keys, split_keys
 from opera.data.texts import CorpusText
 
@@ -51,12 +51,14 @@ class DocumentPool:
         """Count the documents of the pool with another text than these rows."""
         return len(self) - len(self.only(rows))
 
-    def rows(self, places: IntArray) -> NDArray[np.int64]:
-        """Return the corpus rows at 0-based places of the pool, in the same shape."""
-        # Shift a place by the number of left-out rows before it. The i-th one is before the place
-        # left_out[i] - i.
-        shift = np.searchsorted(self.left_out - np.arange(len(self.left_out)), places, side="right")
-        return np.asarray(places + shift, dtype=np.int64)
+    def rows(self, positions: IntArray) -> NDArray[np.int64]:
+        """Return the corpus rows at 0-based positions of the pool, in the same shape."""
+        # Shift a position by the number of left-out rows before it. The i-th one is before the
+        # position left_out[i] - i.
+        shift = np.searchsorted(
+            self.left_out - np.arange(len(self.left_out)), positions, side="right"
+        )
+        return np.asarray(positions + shift, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,10 @@ class KnownPositives:
             pairs: the training pairs.
         """
         query_group, document_group = data.query_group[query_rows], data.document_group
-        place, document = query_documents(data, query_rows)
+        position, document = query_documents(data, query_rows)
         keys = [
             pair_keys(query_group[pairs.pair_query], document_group[pairs.pair_doc]),
-            pair_keys(query_group[place], document_group[document]),
+            pair_keys(query_group[position], document_group[document]),
         ]
         if data.held_out is not None:
             held_out = text_keys(data, data.held_out)
@@ -102,8 +104,8 @@ class KnownPositives:
     def contains(self, queries: IntArray, docs: IntArray) -> NDArray[np.bool_]:
         """Return whether documents are known positives of queries. The arrays are broadcast."""
         wanted = self._keys_of(queries, docs)
-        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return np.asarray(self.keys[place] == wanted)
+        position = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.asarray(self.keys[position] == wanted)
 
     def among_negatives(
         self, queries: IntArray, documents: IntArray, first: int
@@ -122,8 +124,8 @@ class KnownPositives:
         columns, n = self.document_group[documents.T.ravel()], len(queries)
         known = np.zeros((n, len(columns)), dtype=bool)
         row, document = self._positives_of(self.query_group[queries])
-        place, column = equal_places(document, columns)
-        known[row[place], column] = True
+        position, column = equal_positions(document, columns)
+        known[row[position], column] = True
         known[np.arange(n), first + np.arange(n)] = False
         return known
 
@@ -137,9 +139,9 @@ class KnownPositives:
         """Return positions in ``query_groups`` and the groups of the known positives there."""
         bounds = pair_keys(query_groups + np.array([[0], [1]]), np.zeros(1, dtype=np.int64))
         first, end = np.searchsorted(self.keys, bounds)
-        places = concatenated_ranges(first, end - first)
+        positions = concatenated_ranges(first, end - first)
         position = np.repeat(np.arange(len(query_groups)), end - first)
-        return position, split_keys(self.keys[places])[1]
+        return position, split_keys(self.keys[positions])[1]
 
     def _keys_of(self, queries: IntArray, docs: IntArray) -> NDArray[np.int64]:
         return pair_keys(self.query_group[queries], self.document_group[docs])

@@ -24,7 +24,7 @@ from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.terminal import counted, log
 from opera.data import RetrievalData
-from opera.data.identity import equal_places, teacher_by_text
+from opera.data.identity import equal_positions, teacher_by_text
 from opera.data.pairs import TrainingPairs
 from opera.data.qrels import DocumentLists
 from opera.data.texts import CorpusText
@@ -89,10 +89,10 @@ class RandomNegatives:
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
         """Return rows drawn uniformly. The loss masks known positives among them."""
-        places = generator(seed, "negatives", step).integers(
+        positions = generator(seed, "negatives", step).integers(
             len(self.pool), size=len(queries) * count
         )
-        return self.pool.rows(places.reshape(len(queries), count))
+        return self.pool.rows(positions.reshape(len(queries), count))
 
 
 @dataclass(frozen=True)
@@ -106,18 +106,18 @@ class ListedNegatives:
         """Return rows, without repeats if the list has at least ``count`` documents."""
         rng, doc_rows = generator(seed, "negatives", step), self.lists.doc_rows
         starts, lengths = self.lists.offsets[queries], self.lists.counts[queries]
-        places = np.empty((len(queries), count), dtype=np.int64)
+        positions = np.empty((len(queries), count), dtype=np.int64)
         distinct = lengths >= count
         for column in range(count):
-            # Sample one of the unused places, then shift it by the number of used places before it.
-            # The cost does not depend on the length of a list.
-            place = rng.integers(np.where(distinct, lengths - column, np.maximum(lengths, 1)))
-            for used in np.sort(places[:, :column], axis=1).T:
-                place += distinct & (place >= used)
-            places[:, column] = place
+            # Sample one of the unused positions, then shift it by the number of used ones before
+            # it. The cost does not depend on the length of a list.
+            position = rng.integers(np.where(distinct, lengths - column, np.maximum(lengths, 1)))
+            for used in np.sort(positions[:, :column], axis=1).T:
+                position += distinct & (position >= used)
+            positions[:, column] = position
         empty = lengths == 0
-        sampled = self.pool.rows(rng.integers(len(self.pool), size=places.shape))
-        sampled[~empty] = doc_rows[starts[~empty, None] + places[~empty]]
+        sampled = self.pool.rows(rng.integers(len(self.pool), size=positions.shape))
+        sampled[~empty] = doc_rows[starts[~empty, None] + positions[~empty]]
         return sampled
 
 
@@ -158,7 +158,7 @@ def given_negatives(
     Leave out documents without a text and known positives, and log their number.
     """
     negatives = _given_of(data)
-    query, rows = equal_places(data.query_group[query_rows], data.query_group)
+    query, rows = equal_positions(data.query_group[query_rows], data.query_group)
     lists = [np.empty(0, dtype=np.int32) for _ in query_rows]
     for number, row in zip(query.tolist(), rows.tolist(), strict=True):
         lists[number] = np.concatenate([lists[number], negatives.of_query(row)])
@@ -422,7 +422,7 @@ def choose(candidates: IntArray, allowed: NDArray[np.bool_], keep: int, seed: in
     rng, chosen = generator(seed, "mine"), allowed.copy()
     for row, count in zip(chosen, allowed.sum(axis=1).tolist(), strict=True):
         if count > keep:
-            places = np.flatnonzero(row)
-            row[places] = False
-            row[places[rng.choice(count, keep, replace=False)]] = True
+            positions = np.flatnonzero(row)
+            row[positions] = False
+            row[positions[rng.choice(count, keep, replace=False)]] = True
     return DocumentLists.from_counts(chosen.sum(axis=1), candidates[chosen])

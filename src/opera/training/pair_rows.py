@@ -47,7 +47,7 @@ Prompts = str | Mapping[str, Any] | None
 
 
 def without_lists(
-    rows: Dataset, columns: list[str], place: str
+    rows: Dataset, columns: list[str], title: str
 ) -> tuple[Dataset, NDArray[np.int64], dict[str, list[str]]]:
     """Turn a list of positives into a row for each, and a list of negatives into a column for each.
 
@@ -56,7 +56,7 @@ def without_lists(
     Args:
         rows: the data set.
         columns: its text columns: query, positive, negatives.
-        place: of the data set, for messages.
+        title: of the data set, for messages.
 
     Returns:
         The new rows, the row of the data set that each of them comes from, and the names of the new
@@ -71,14 +71,14 @@ def without_lists(
             continue
         if rows.format["type"] == "custom":
             raise DataError(
-                f"{place}: column {name!r}: a data set with a transform must not have lists; "
+                f"{title}: column {name!r}: a data set with a transform must not have lists; "
                 "apply the transform with dataset.map"
             )
         values = rows.select_columns([name]).with_format("arrow")[:][name].combine_chunks()
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
         if len(lengths) and lengths.min() == 0:
             raise DataError(
-                f"{place}: row {lengths.argmin()}, column {name!r}: must be a list of at least one "
+                f"{title}: row {lengths.argmin()}, column {name!r}: must be a list of at least one "
                 "text, as in other rows"
             )
         if name == columns[1]:
@@ -104,13 +104,13 @@ def with_list_prompts(prompts: Any, lists: Mapping[str, list[str]]) -> Any:
     return repeated
 
 
-def _check_texts(place: str, rows: IntArray, texts: list[Any], may_be_empty: bool) -> None:
+def _check_texts(title: str, rows: IntArray, texts: list[Any], may_be_empty: bool) -> None:
     """Raise a :class:`DataError` for the first value of a column that is not a text."""
     rule = "a text" if may_be_empty else "a text that is not empty"
     for row, text in zip(rows.tolist(), texts, strict=True):
         if not isinstance(text, str) or not (may_be_empty or text.strip()):
             raise DataError(
-                f"{place % row}: must be {rule}, got {shown(text)}; except for a label "
+                f"{title % row}: must be {rule}, got {shown(text)}; except for a label "
                 f"({', '.join(LABEL_COLUMNS)}), the columns are the query, its positive, then "
                 "negatives; remove columns with dataset.remove_columns, rows with dataset.filter"
             )
@@ -208,8 +208,8 @@ class PairRows:
 
     def __init__(self, name: str, dataset: Any, first: int) -> None:
         self.name, self.first = name, first
-        place = f"dataset['{name}']" if name else "dataset"
-        relevant, texts = self._read(dataset, place)
+        title = f"dataset['{name}']" if name else "dataset"
+        relevant, texts = self._read(dataset, title)
         pair_query, queries = _distinct(texts[0])
         numbers, documents = _distinct([text for column in texts[1:] for text in column])
         order = np.argsort(pair_query, kind="stable")
@@ -218,7 +218,7 @@ class PairRows:
         self.pairs = pairs = TrainingPairs.from_arrays(pair_query[order], self.documents[:, 0])
         corpus = documents.select(np.arange(pairs.pair_doc.max() + 1))
         fingerprint = hashlib.sha256(json.dumps(texts[:2]).encode()).hexdigest()
-        self.data = RetrievalData(name or "dataset", place, fingerprint, corpus, queries, {})
+        self.data = RetrievalData(name or "dataset", title, fingerprint, corpus, queries, {})
         self.dataset = self._with_ids()
         all_texts = replace(self.data, corpus=documents)
         self.known = KnownPositives.of(all_texts, np.arange(pairs.n_queries), pairs)
@@ -227,40 +227,40 @@ class PairRows:
         self._trained_documents: NDArray[np.bool_] = np.zeros(len(corpus), dtype=bool)
         self._trained_copies: NDArray[np.bool_] = np.zeros(pairs.n_pairs, dtype=bool)
 
-    def _read(self, dataset: Any, place: str) -> tuple[NDArray[np.int64], list[list[str]]]:
-        """Read the user's data set; ``place`` names it in messages.
+    def _read(self, dataset: Any, title: str) -> tuple[NDArray[np.int64], list[list[str]]]:
+        """Read the user's data set; ``title`` names it in messages.
 
         Returns:
             The rows that train, int64 ``[N]``, and their texts by column.
         """
         if not isinstance(dataset, Dataset):
             raise DataError(
-                f"{place}: must be a datasets.Dataset or DatasetDict, got {shown(type(dataset))}"
+                f"{title}: must be a datasets.Dataset or DatasetDict, got {shown(type(dataset))}"
             )
         names = dataset.column_names
         self.label = next((column for column in LABEL_COLUMNS if column in names), None)
         text_columns = [column for column in names if column not in (self.label, "dataset_name")]
         if len(text_columns) < 2:
             raise DataError(
-                f"{place}: must have two text columns, the query and its positive document, got "
+                f"{title}: must have two text columns, the query and its positive document, got "
                 f"{shown(tuple(text_columns))}"
             )
-        self.user_rows, user_row, self.lists = without_lists(dataset, text_columns, place)
+        self.user_rows, user_row, self.lists = without_lists(dataset, text_columns, title)
         if (total := len(self.user_rows)) == 0:
-            raise DataError(f"{place}: must have at least one row, got an empty data set")
+            raise DataError(f"{title}: must have at least one row, got an empty data set")
         relevant = _relevant_rows(self.user_rows, self.label)
         if left_out := total - len(relevant):
             log.warning(
                 "%s: skipped %d of %s: their label is 0",
-                *(place, left_out, counted(total, "row")),
+                *(title, left_out, counted(total, "row")),
             )
         rows = self.user_rows[relevant]
         self.columns = [
             name for column in text_columns for name in self.lists.get(column, [column])
         ]
         for number, column in enumerate(self.columns):
-            column_place = f"{place}: row %d, column {column!r}"
-            _check_texts(column_place, user_row[relevant], rows[column], may_be_empty=number > 1)
+            column_title = f"{title}: row %d, column {column!r}"
+            _check_texts(column_title, user_row[relevant], rows[column], may_be_empty=number > 1)
         return relevant, [rows[column] for column in self.columns]
 
     def _with_ids(self) -> Dataset:
