@@ -8,8 +8,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
+from tqdm import tqdm
 
 from opera.core import progress as module
 from opera.core.progress import progress
@@ -66,6 +68,7 @@ def test_without_room_for_a_bar_training_logs_a_line_per_5_percent(
 
 
 def test_a_terminal_with_a_size_has_a_bar(monkeypatch):
+    monkeypatch.setattr(tqdm, "_instances", WeakSet())  # trainers of other tests that failed left bars open
     with stderr_on(terminal(24, 80), monkeypatch) as lines, progress("training", 2, "steps") as bar:
         bar.update(1)
     assert re.search(r"\rtraining: +0%\|.*0/2 ", lines[0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from opera.core.errors import DataError
+from opera.core.errors import DataError, SettingError
 from opera.data import Qrels
 from opera.retrieval import measures
 from opera.retrieval.measures import FULL_MEASURES, Measure, Ranking, check_trec_ids, parse_measures, write_trec_run
@@ -97,3 +97,11 @@ def test_ids_with_white_space_are_refused(query, doc):
     data = data_from_dicts("mine", **texts, qrels={"test": {query: {"c": 1}}})
     with pytest.raises(DataError):
         check_trec_ids(Path("x.run"), data, "test")
+
+
+@pytest.mark.parametrize("wrong", [0.5, [1.0], [0.5, float("nan")]])
+def test_a_registered_measure_must_return_a_number_per_query(wrong):
+    qrels = Qrels.from_arrays(np.array([0, 1]), np.array([0, 1]), np.array([1, 1]))
+    ranking = Ranking(np.array([[0, 1], [0, 1]]), np.ones((2, 2), dtype=np.float32))
+    with pytest.raises(SettingError, match="measure 'half@2': its function must return a finite number"):
+        per_query(ranking, qrels, [Measure("half@2", lambda *arguments: wrong, 2)])

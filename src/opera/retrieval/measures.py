@@ -156,9 +156,24 @@ def per_query(
     return {
         measure.name: computed[measure.computed_by]
         if isinstance(measure.computed_by, ir_measures.Measure)
-        else measure.computed_by(grades, relevant, measure.depth)
+        else _checked(measure, measure.computed_by(grades, relevant, measure.depth), len(grades))
         for measure in measures
     }
+
+
+def _checked(measure: Measure, values: object, n_queries: int) -> NDArray[np.float64]:
+    """Check the values of a registered measure.
+
+    Raises:
+        SettingError: if they are not one finite number per query.
+    """
+    array = np.asarray(values)
+    if array.shape != (n_queries,) or not np.isfinite(array.astype(np.float64)).all():
+        raise SettingError(
+            f"measure '{measure.name}': its function must return a finite number for each of the "
+            f"{n_queries:,} queries, got {shown(values)}"
+        )
+    return array.astype(np.float64)
 
 
 def retrieved_ideal_ndcg(

@@ -355,6 +355,9 @@ def train(
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     finally:
         stopper.close()
+        for callback in trainer.callback_handler.callbacks:  # else an error leaves a bar open
+            if (bar := getattr(callback, "training_bar", None)) is not None:
+                bar.close()
     check_weights(model, trainer.state.global_step)
     run.write_trace(trace.rows)
     run.write_draws(sampler.sampled_ids(), sampler.plan.batch_size)
