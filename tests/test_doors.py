@@ -7,6 +7,7 @@ import pytest
 
 from documents import ROOT
 from doors import DOORS, TRAINING, cell, of_command, of_function, shared_options, table
+from opera.config.training import TrainSettings
 from opera.core.figures import DEFAULT_MEASURES
 
 ON_COMMANDS = {"json", "config", "set", "trainer", "plan"}
@@ -15,6 +16,16 @@ TABLES = {"pairs", "documents", "queries"}
 """A function takes loaded data: ``opera.load_data(pairs=...)``."""
 OTHERWISE = {("evaluate", "overwrite")}
 """It is for ``--run-file``; the function returns the ranking."""
+
+ONE_SIDED = {
+    "train": {"help_settings", "require_gain", "callbacks"},
+    "compare": {"steps"},  # the command's is a setting, with commas
+    "evaluate": {"full", "run_file", "overwrite"},
+    "search": {"interactive"},
+    "score": {"cbs"},  # cbs_pool in Python
+    "export": {"onnx", "int8", "static", "forms"},
+}
+"""The options that only a command, or only a function, has, by door."""
 
 
 def test_the_page_has_the_table():
@@ -27,6 +38,12 @@ def test_a_command_and_its_function_take_the_same_options(option):
     one_sided = [door for door, side in sides.items() if side not in ("✓", "-") and (door, option) not in OTHERWISE]
     on_commands = {sides[door] for door in one_sided} == {"command"} and option in ON_COMMANDS | TABLES
     assert not one_sided or on_commands, sides
+
+
+@pytest.mark.parametrize("door", [door for door in DOORS if door != "quickstart"])
+def test_a_command_has_no_other_options_than_its_function(door):
+    one_sided = {*of_command(door)} ^ {*of_function(door)}
+    assert one_sided - TrainSettings.model_fields.keys() - ON_COMMANDS - TABLES == ONE_SIDED.get(door, set())
 
 
 def default(value: Any) -> str:
