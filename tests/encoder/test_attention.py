@@ -9,7 +9,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from opera.encoder import _attention as attention
-from opera.encoder._attention import HashedDropout, Pack, PackedAttention, Rule, attended_by_torch, threshold_and_key
+from opera.encoder._attention import (
+    AttentionSettings,
+    HashedDropout,
+    Pack,
+    PackedAttention,
+    attended_by_torch,
+    threshold_and_key,
+)
 from processes import start
 
 LENGTHS = [3, 5, 9, 40, 41, 47, 47, 70, 130]
@@ -51,7 +58,7 @@ def test_results_and_gradients_are_those_of_torch(is_causal, shared, dtype, tole
     monkeypatch.setattr(attention, "BLOCK_TOKENS", 128)
     monkeypatch.setattr(attention, "BLOCK_SCORES", 3 * 47**2)
     parts = random_parts(4, shared, dtype, LENGTHS)
-    rule = Rule(is_causal, np.float32(WIDTH**-0.5), *threshold_and_key(0))
+    rule = AttentionSettings(is_causal, np.float32(WIDTH**-0.5), *threshold_and_key(0))
     attended = PackedAttention.apply(*parts, Pack.of(bounds_of(LENGTHS)), rule)
     expected = by_torch(parts, LENGTHS, is_causal)
     above = torch.randn(expected.shape, generator=torch.Generator().manual_seed(5))
@@ -68,7 +75,7 @@ def test_results_and_gradients_are_those_of_torch(is_causal, shared, dtype, tole
 def test_gradients_with_dropout_are_those_of_small_steps():
     lengths = [40, 21, 6]
     parts = random_parts(2, 2, torch.float32, lengths)
-    rule = Rule(False, np.float32(0.5), np.uint32(0.3 * 2**32), np.uint32(77))
+    rule = AttentionSettings(False, np.float32(0.5), np.uint32(0.3 * 2**32), np.uint32(77))
     weights = torch.randn((sum(lengths), 2, WIDTH), generator=torch.Generator().manual_seed(1))
 
     def value(*given: Tensor) -> Tensor:
@@ -133,7 +140,7 @@ def test_no_two_rows_share_a_dropout_mask(lengths):
     zeros = torch.zeros(sum(lengths), heads, WIDTH)
     places = torch.cat([torch.arange(length) for length in lengths])
     values = F.one_hot(places, width).float()[:, None].repeat(1, heads, 1)
-    rule = Rule(False, np.float32(1), np.uint32(2**31), np.uint32(5))
+    rule = AttentionSettings(False, np.float32(1), np.uint32(2**31), np.uint32(5))
     mixed = PackedAttention.apply(zeros, zeros, values, Pack.of(bounds_of(lengths)), rule)
     masks = (mixed[..., : min(lengths)] > 0).flatten(0, 1).numpy()
     assert abs(masks.mean() - 0.5) < 0.02  # of 12,000 draws or more, whose mean has a standard deviation below 0.005

@@ -135,7 +135,7 @@ class Pack(NamedTuple):
             first = stop
 
 
-class Rule(NamedTuple):
+class AttentionSettings(NamedTuple):
     """The parameters of attention.
 
     Attributes:
@@ -160,7 +160,7 @@ class PackedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, pack: Pack, rule: Rule
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, pack: Pack, settings: AttentionSettings
     ) -> Tensor:
         """Compute attention block by block."""
         out = query.new_empty((*query.shape[:2], value.shape[-1]))
@@ -173,14 +173,14 @@ class PackedAttention(torch.autograd.Function):
                 scores = torch.bmm(queries[part], keys[part].transpose(1, 2))
                 arrays = (as_array(scores), sums[part], lengths[part])
                 kernels.softmax_with_dropout(
-                    *arrays, *rule, first_row + part.start * queries.shape[1]
+                    *arrays, *settings, first_row + part.start * queries.shape[1]
                 )
                 torch.bmm(scores, values[part], out=mixed[part])
             _scatter(block.by_text(mixed), block, out)
             log_sums.append(sums)
             first_row += queries.shape[0] * queries.shape[1]
         ctx.save_for_backward(query, key, value, out)
-        ctx.pack, ctx.rule, ctx.log_sums = pack, rule, log_sums
+        ctx.pack, ctx.settings, ctx.log_sums = pack, settings, log_sums
         return out
 
     @staticmethod
@@ -211,7 +211,7 @@ class PackedAttention(torch.autograd.Function):
                     lengths[part],
                 )
                 kernels.softmax_with_dropout_backward(
-                    *arrays, *ctx.rule, first_row + part.start * queries.shape[1]
+                    *arrays, *ctx.settings, first_row + part.start * queries.shape[1]
                 )
                 torch.bmm(scores.transpose(1, 2), above[part], out=to_values[part])
                 torch.bmm(slopes, keys[part], out=to_queries[part])
@@ -226,7 +226,9 @@ class PackedAttention(torch.autograd.Function):
         return into_query, into_key, into_value, None, None
 
 
-def attended_by_torch(query: Tensor, key: Tensor, value: Tensor, pack: Pack, rule: Rule) -> Tensor:
+def attended_by_torch(
+    query: Tensor, key: Tensor, value: Tensor, pack: Pack, settings: AttentionSettings
+) -> Tensor:
     """Attend within each text by torch's attention, without dropout or gradients."""
     out, heads = query.new_empty((*query.shape[:2], value.shape[-1])), query.shape[1]
     for block in pack.blocks():
@@ -234,11 +236,11 @@ def attended_by_torch(query: Tensor, key: Tensor, value: Tensor, pack: Pack, rul
             _by_head(block, part, heads // part.shape[1]) for part in (query, key, value)
         )
         mask = None  # causal attention never reaches the padding
-        if not (rule.is_causal or block.is_uniform):
+        if not (settings.is_causal or block.is_uniform):
             lengths = torch.from_numpy(block.lengths)[:, None, None, None]
             mask = torch.arange(queries.shape[2]) < lengths
         mixed = functional.scaled_dot_product_attention(
-            queries, keys, values, mask, is_causal=rule.is_causal, scale=float(rule.scale)
+            queries, keys, values, mask, is_causal=settings.is_causal, scale=float(settings.scale)
         )
         _scatter(mixed, block, out)
     return out
@@ -272,7 +274,7 @@ def packed_attention(
         raise ValueError(f"packed attention does not support {', '.join(unsupported) or 'a mask'}")
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    rule = Rule(bool(causal), np.float32(scale), *threshold_and_key(dropout))
+    settings = AttentionSettings(bool(causal), np.float32(scale), *threshold_and_key(dropout))
     use_torch_threads()
     # With rotary positions, queries and keys are float32 and values are in half precision. Backward
     # has no autocast, so all get one type.
@@ -282,9 +284,9 @@ def packed_attention(
     )
     attended: Tensor
     if dtype in TORCH_TYPES and dropout == 0 and not torch.is_grad_enabled():
-        attended = attended_by_torch(queries, keys, values, Pack.of(bounds), rule)
+        attended = attended_by_torch(queries, keys, values, Pack.of(bounds), settings)
     else:
-        attended = PackedAttention.apply(queries, keys, values, Pack.of(bounds), rule)  # type: ignore[no-untyped-call]
+        attended = PackedAttention.apply(queries, keys, values, Pack.of(bounds), settings)  # type: ignore[no-untyped-call]
     return attended[None].to(value.dtype), None
 
 

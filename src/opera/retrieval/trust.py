@@ -56,7 +56,7 @@ def download_model(name: str, organization: str | None) -> Path:
     return Path(snapshot_download(full, allow_patterns=DATA_FILES))
 
 
-class Rule(NamedTuple):
+class AllowedValues(NamedTuple):
     """The allowed values of some keys, as regular expressions that must match in full.
 
     Attributes:
@@ -86,50 +86,54 @@ TRANSFORMER = r"sentence_\w+(-\w+)?_config\.json"
 NOT_SET = "a model may not set this argument; remove it from the file"
 NEVER = "(?!)"
 RULES = (
-    Rule(r"modules\.json", r"\d+\.type", MODULES, MODULE),
-    Rule(r"(router_)?config\.json", r"types\..*", MODULES, MODULE),
-    Rule(
+    AllowedValues(r"modules\.json", r"\d+\.type", MODULES, MODULE),
+    AllowedValues(r"(router_)?config\.json", r"types\..*", MODULES, MODULE),
+    AllowedValues(
         r"wordembedding_config\.json",
         "tokenizer_class",
         r"sentence_transformers\.[\w.]+Tokenizer(Wrapper)?",
         "must be a tokenizer of sentence_transformers",
     ),
-    Rule(
+    AllowedValues(
         "Dense",
         "activation_function",
         r"torch\.nn\.([a-z]\w*\.)*[A-Z]\w*",
         "must be a module of torch.nn; sentence_transformers would use Tanh instead",
     ),
-    Rule(
+    AllowedValues(
         r".*\.index\.json",
         r"weight_map\..*",
         r"[^/\\\0]+\.safetensors",
         "weights must be .safetensors files in the same folder",
     ),
-    Rule(TRANSFORMER, f"({LOADERS})", f"|{PARTS}", "must be an object"),
-    Rule(TRANSFORMER, rf"(?!({LOADERS}|{TRANSFORMER_ARGUMENTS})(\.|\Z)).*", NEVER, NOT_SET),
-    Rule(TRANSFORMER, rf"({LOADERS})\.(?!({LOADER_ARGUMENTS})\Z).*", NEVER, NOT_SET),
-    Rule(TRANSFORMER, rf"({LOADERS})\.({LOADER_ARGUMENTS})", f"[^{PARTS}]*", NOT_SET),
-    Rule(
+    AllowedValues(TRANSFORMER, f"({LOADERS})", f"|{PARTS}", "must be an object"),
+    AllowedValues(
+        TRANSFORMER, rf"(?!({LOADERS}|{TRANSFORMER_ARGUMENTS})(\.|\Z)).*", NEVER, NOT_SET
+    ),
+    AllowedValues(TRANSFORMER, rf"({LOADERS})\.(?!({LOADER_ARGUMENTS})\Z).*", NEVER, NOT_SET),
+    AllowedValues(TRANSFORMER, rf"({LOADERS})\.({LOADER_ARGUMENTS})", f"[^{PARTS}]*", NOT_SET),
+    AllowedValues(
         TRANSFORMER,
         r"modality_config\..*\.method",
         r"forward|get_\w+_features",
         "the method must be forward or get_..._features",
     ),
-    Rule(
+    AllowedValues(
         ADAPTER_CONFIG,
         "peft_type",
         "LORA",
         "must be plain LoRA; merge the adapter with its model, and use the merged model",
     ),
-    Rule(ADAPTER_CONFIG, "megatron_config", "", "must be plain LoRA, without this setting"),
-    Rule(
+    AllowedValues(
+        ADAPTER_CONFIG, "megatron_config", "", "must be plain LoRA, without this setting"
+    ),
+    AllowedValues(
         ".*",
         r"(.*\.)?quantization_config",
         "",
         "OPERA cannot load quantised weights; use the model before quantisation",
     ),
-    Rule(
+    AllowedValues(
         ".*",
         r"(.*\.)?_?(attn|experts)_implementation(\..*)?",
         f"|eager|sdpa|{PARTS}",

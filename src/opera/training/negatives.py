@@ -73,7 +73,7 @@ class NegativeInputs:
 
     @property
     def pool(self) -> DocumentPool:
-        """The documents that may be negatives: those with a text."""
+        """The documents with a text. The loss masks known positives among random ones."""
         return DocumentPool.of(self.data, self.settings.corpus_text)
 
     def search(self, depth: int) -> Ranking:
