@@ -251,7 +251,7 @@ class Trial:
             row.last = row.last or f"differs: {', '.join(sorted(names))}"
         new = {f"cache/{name}" for name in files_in(self.cache) - self.whole.cached}
         written = files_in(out.parent) - self.whole.files if out == self.out else set()
-        # a stopped training saves one more checkpoint; a finished run keeps its newest checkpoints
+        # a stopped training saves one more checkpoint
         row.left = sorted(new | {name for name in written if "/checkpoints/" not in name})
 
     def _point(self, text: str) -> str:

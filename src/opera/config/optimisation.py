@@ -270,6 +270,11 @@ class OptimisationSettings(Settings):
         return (self.trainer or {}).get(name, READ[name])
 
     @property
+    def keeps_checkpoints(self) -> bool:
+        """Whether a finished run keeps its checkpoints: if the user says how to save them."""
+        return not {"save_steps", "save_total_limit"}.isdisjoint(self.trainer or {})
+
+    @property
     def gradient_accumulation_steps(self) -> int:
         """Batches per optimizer step."""
         return int(self.of_trainer("gradient_accumulation_steps"))

@@ -220,6 +220,8 @@ def train_and_write(session: Session) -> None:
         if keywords is not None:
             results |= _measure_keywords(session, keywords, final)
         write_results(session, training, choice, results, columns, missing)
+        if not settings.keeps_checkpoints:
+            drop_checkpoints(session.run.path)
     PartialState().wait_for_everyone()
 
 
