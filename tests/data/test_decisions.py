@@ -53,12 +53,13 @@ def test_wrong_pairs_leave_train_and_dev_missing_ones_enter_and_test_stays(make_
 
 def test_a_decision_may_lack_its_first_rank(make_beir, tmp_path):
     data = load_data(make_beir())
-    first, second, *_ = sorted(relevant(data, "train"))
-    rows = [(*first, "wrong", "0.9"), (*second, "wrong", "")]
+    pairs = sorted(relevant(data, "train"))[:6]
+    ranks = ("0.9", "", "0.8", "0.6", "0.4", "1")
+    rows = [(*pair, "wrong", rank) for pair, rank in zip(pairs, ranks, strict=True)]
     path = write(tmp_path / "d.csv", rows, "query_id,doc_id,decision,first_rank")
     changed = with_decisions(Mixture.of(data), [path])
-    assert relevant(changed.joined, "train") == relevant(data, "train") - {first, second}
-    assert changed.decided[0].removed_excess == 1  # one above ½, one unknown
+    assert relevant(changed.joined, "train") == relevant(data, "train") - {*pairs}
+    assert changed.decided[0].removed_excess == 4 - 1  # four above ½, one below, one unknown
 
 
 def test_a_first_rank_is_a_fraction(make_beir, tmp_path):

@@ -2,16 +2,18 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from opera.core.errors import DataError
-from opera.data import Qrels, RetrievalData, load_data
+from opera.data import Mixture, Qrels, RetrievalData, load_data
 from opera.data.retrieval_data import with_relevant_grade
 from opera.data.splits import (
     asks_about_known,
     assumed_documents,
     copy_splits,
+    draw_missing_splits,
+    held_out_count,
     hold_out,
     known_fraction,
     recurring_fraction,
@@ -28,9 +30,10 @@ def make_data(positives: list[set[int]], test: list[set[int]] | None = None) -> 
     if test is not None:
         qrels["test"] = {f"t{n}": {f"d{d}": 1 for d in docs} for n, docs in enumerate(test)}
     names = [name for split in qrels.values() for name in split]
+    size = 1 + max(max(docs) for docs in [*positives, *(test or [])])
     return data_from_dicts(
         "mine",
-        corpus={f"d{d}": f"document {d}" for d in range(12)},
+        corpus={f"d{d}": f"document {d}" for d in range(size)},
         queries={name: name for name in names},
         qrels=qrels,
     )
@@ -38,6 +41,27 @@ def make_data(positives: list[set[int]], test: list[set[int]] | None = None) -> 
 
 def pairs_in(qrels: Qrels) -> set[tuple[int, int]]:
     return set(zip(qrels.query_rows[qrels.query_index].tolist(), qrels.doc_rows.tolist(), strict=True))
+
+
+def test_known_documents_are_relevant_texts_of_train():
+    """Neither ids nor judgements of 0 decide: documents a and c are copies, and so are queries one and two."""
+    train = {"one": {"a": 1, "b": 0, "d": 1}, "two": {"c": 1, "d": 1}, "three": {"c": 1, "e": 1}}
+    test = {"half": {"c": 1, "b": 1, "e": 0}, "new": {"b": 1}}
+    data = data_from_dicts(
+        "copies",
+        corpus={"a": "x", "b": "y", "c": " x", "d": "z", "e": "w"},
+        queries={"one": "u", "two": "u ", "three": "v", "half": "s", "new": "t"},
+        qrels={"train": train, "test": test},
+    )
+    assert known_fraction(data, "test") == 1 / 3
+    assert asks_about_known(data, data.split("test"), data.split("train")).tolist() == [True, False]
+    assert recurring_fraction(data, data.split("train")) == 3 / 6, "two queries ask for x, one for z and one for w"
+
+
+def test_dev_is_a_tenth_from_100_to_1000_queries_but_at_most_a_quarter():
+    sizes = {40: 10, 400: 100, 1000: 100, 5000: 500, 20_000: 1000}
+    assert {queries: held_out_count(queries) for queries in sizes} == sizes
+    assert [held_out_count(10, 0.01), held_out_count(10, 0.3), held_out_count(2, 0.9)] == [1, 3, 1]
 
 
 def test_held_out_queries_leave_train(beir):
@@ -87,18 +111,24 @@ def test_copied_splits_keep_the_original_grades(beir):
 
 
 @given(judgements, st.sampled_from(FUTURES), st.integers(0, 3))
+@example([{0, 1, 2, 3, 4, 5, 6}, {0}, {1}, {2}], "new", 0)  # without the first query's documents, no pair is left
+@example([{0, 1, 2, 3, 4, 5, 6}, {0}, {1}, {2}], "new", 1)
 def test_no_judgement_is_lost_and_no_query_is_in_two_splits(positives, expected_documents, seed):
     data = make_data(positives, [{0}, {1, 2}])
+    train = data.split("train")
+    train.grades[train.doc_rows == 7] = 0  # judged, and not relevant
     try:
         held = hold_out(data, "dev", 0.3, seed, expected_documents)
     except DataError:
         return
     train, dev, before = (pairs_in(split) for split in (held.split("train"), held.split("dev"), data.split("train")))
     gone = set() if held.held_out is None else pairs_in(held.held_out)
+    assert 7 not in {document for _, document in gone}, "only relevant pairs are held out"
     assert train | dev | gone == before
     assert len(train) + len(dev) + len(gone) == len(before)
     tested = {query for query, _ in dev}
-    assert tested
+    assert 0 < len(tested) <= held_out_count(data.split("train").relevant().n_queries, 0.3)
+    assert held.split("train").has_relevant.any()
     assert not {query for query, _ in train} & tested
     lost = {(query, document) for query, document in gone if query not in tested}
     assert {document for _, document in lost} <= {document for _, document in dev}
@@ -106,31 +136,46 @@ def test_no_judgement_is_lost_and_no_query_is_in_two_splits(positives, expected_
 
 
 def test_whole_components_are_held_out_where_the_graph_has_many():
-    data = make_data([{n % 12} for n in range(48)])
-    held = hold_out(data, "dev", 0.25, 0, "new")
+    data = make_data([{n % 12} for n in range(48)] + [{20, 21}] * 24)
+    held = hold_out(data, "dev", 1 / 6, 0, "new")
     assert held.split("dev").n_queries == 12
     assert held.held_out is None
     assert known_fraction(held, "dev") == 0.0
 
 
 def test_documents_are_held_out_where_the_graph_is_one_piece():
-    chain = [{n % 11, n % 11 + 1} for n in range(66)] + [{n % 12} for n in range(24)]
+    chain = [{n % 11, n % 11 + 1} for n in range(66)] + [{n % 12} for n in range(24)] + [{20}]
     held = hold_out(make_data(chain), "dev", 0.1, 0, "new")
     assert known_fraction(held, "dev") == 0.0
+    assert held.split("dev").n_queries >= 5, "the one other piece has too few queries"
     dev = held.split("dev").query_rows
     others = int((~np.isin(held.held_out.query_rows[held.held_out.query_index], dev)).sum())
     assert f"removed {others} pairs with held-out documents from train" in held.notes[-1]
     copied = copy_splits(make_data(chain), source=held)
-    for split in ("train", "dev"):
-        assert pairs_in(copied.split(split)) == pairs_in(held.split(split))
+    for select in (lambda part: part.split("train"), lambda part: part.split("dev"), lambda part: part.held_out):
+        assert pairs_in(select(copied)) == pairs_in(select(held))
 
 
-@pytest.mark.parametrize(("test", "expected"), [([{0}, {1}], 1.0), ([{10}, {11}], 0.0)])
+@pytest.mark.parametrize(
+    ("test", "expected"), [([{0}, {1}], 1.0), ([{0}] * 14 + [{11}], 1.0), ([{10}, {11}], 0.0)]
+)  # 14 of 15 known documents are as many as all of them
 def test_like_test_is_as_new_as_test(test, expected):
     data = make_data([{n % 10} for n in range(60)], test)
     held = with_drawn_splits(data, seed=0, test_fraction=0.1, needs_dev=True)
     assert known_fraction(held, "dev") == expected
     assert "(like-test, seed 0)" in held.notes[-1]
+
+
+def test_like_test_mixes_known_and_new_documents():
+    """Half of the documents are of one query. Of 30 test documents, train has 9."""
+    train = [{n % 10} for n in range(40)] + [{10 + n} for n in range(40)]
+    data = make_data(train, [{n} for n in range(9)] + [{50}] * 21)
+    fractions = [
+        known_fraction(with_drawn_splits(data, seed=seed, needs_dev=True, dev_fraction=0.25), "dev")
+        for seed in range(12)
+    ]
+    # one draw has a standard deviation of √(12 · ½ · ½) / 20 = 0.09, their mean 0.025
+    assert np.mean(fractions) == pytest.approx(0.3, abs=0.075)
 
 
 def test_both_halves_are_drawn():
@@ -141,14 +186,39 @@ def test_both_halves_are_drawn():
 
 
 def test_queries_are_judged_by_their_rare_documents_where_the_others_cannot_leave_train():
-    """Documents 0 to 2 are of every query: without them nothing would be left to train on."""
-    data = make_data([{0, 1, 2, 3 + n % 9} for n in range(36)])
+    """Documents 0 to 2 are of every query: without them nothing would be left to train on. Each query has a copy."""
+    data = data_from_dicts(
+        "rare",
+        corpus={f"d{d}": f"document {d}" for d in range(12)},
+        queries={f"q{n}": f"query {n % 18}" for n in range(36)},
+        qrels={"train": {f"q{n}": {f"d{d}": 1 for d in (0, 1, 2, 3 + n % 9)} for n in range(36)}},
+    )
     held = hold_out(data, "dev", 0.1, 0, "new")
     assert known_fraction(held, "dev") == 0.0
     assert held.split("dev").n_queries == 4
     assert {0, 1, 2} <= set(held.split("train").doc_rows.tolist())
     assert held.held_out is not None
     assert copy_splits(data, source=held).split("train").n_queries == held.split("train").n_queries
+
+
+def test_a_set_loses_the_pairs_whose_documents_are_new_in_the_dev_split_of_another():
+    """Both have texts a0, a1, ... for their queries, and x for all of them; nothing but ``a`` is ever new."""
+    n, sets = 20, []
+    for name in "st":
+        corpus = {f"{name}{kind}{i}": f"{kind}{i}" for kind in "az" for i in range(n)} | {f"{name}x": "x"}
+        first = {f"{name}{i}": {f"{name}a{i}": 1, f"{name}x": 1} for i in range(n)}
+        for i in range(n):
+            first[f"{name}{i}"] |= {f"{name}a{(i + 1) % n}": 0, f"{name}z{i}": 0} if name == "s" else {f"{name}z{i}": 1}
+        other = {f"{name}w{i}": {f"{name}a{i}": 0, f"{name}x": 1} for i in range(n)} if name == "t" else {}
+        qrels = {"train": first | other, "test": {f"{name}test": {f"{name}z0": 1}}}
+        queries = {query: query for split in qrels.values() for query in split}
+        sets.append(data_from_dicts(name, corpus=corpus, queries=queries, qrels=qrels))
+    drawn = draw_missing_splits(Mixture.of(*sets), seed=0, needs_dev=True, expected_documents="known").data_sets
+    dev = [{*part.split("dev").query_rows.tolist()} for part in drawn]
+    for part, own, others in zip(drawn, dev, reversed(dev), strict=True):
+        gone = {number for number in others if number < n} - own
+        assert gone
+        assert pairs_in(part.held_out) == {(number, number) for number in gone}
 
 
 def test_without_a_test_split_train_says_what_is_assumed():

@@ -31,7 +31,7 @@ CORPUS = {
     **{name: f"t{n % 12}w4 common{n}" for n, name in enumerate(FILLERS)},
 }
 QUERIES = {"a": "t0w2 t0w3", "b": "t0w2  t0w3", **{f"q{n}": f"t{n}w5 t{n}w6" for n in range(8)}}
-TRAIN = {"a": {"positive": 1}, "b": {"second": 2}, **{f"q{n}": {f"f{n}": 1} for n in range(4)}}
+TRAIN = {"a": {"positive": 1, "copy": 3}, "b": {"second": 2, "copy": 2}, **{f"q{n}": {f"f{n}": 1} for n in range(4)}}
 TEST = {f"q{n}": {f"f{n}": 1} for n in range(4, 8)}
 KNOWN = ["positive", "copy", "second", "question"]
 """Documents that are never negatives of ``a`` and ``b``, which are the same query."""
@@ -57,7 +57,8 @@ def test_queries_with_one_text_train_once_with_all_positives(data):
         for name in data.queries.ids(train.query_rows)
         for part in [train.select_queries(np.isin(train.query_rows, data.queries.find_rows([name])))]
     }
-    assert judged == {"a": {"positive": 1, "second": 2}, **{f"q{n}": {f"f{n}": 1} for n in range(4)}}
+    # the highest grade of three copies, neither the first nor the last one
+    assert judged == {"a": {"positive": 3, "second": 2}, **{f"q{n}": {f"f{n}": 1} for n in range(4)}}
 
 
 def test_no_copy_is_mined(data, static_model):
@@ -131,6 +132,29 @@ def test_no_text_of_a_drawn_split_trains(repeats_of, what, expected_documents, s
         assert known_fraction(drawn, split) == pytest.approx(share), "the note reports this share"
         if expected_documents == "new" and what == "queries":
             assert not documents & train_documents
+
+
+def test_held_out_documents_neither_train_nor_become_negatives(static_model):
+    """Query n has the texts n and n + 1, in two spellings, so each new document leaves a query that trains."""
+    n = 30
+    corpus = {f"d{i}": f"t{i % 12}w1 x{i}" for i in range(n)} | {f"e{i}": f"t{i % 12}w1  x{i}" for i in range(n)}
+    train = {f"q{i}": {f"d{i}": 1, f"e{(i + 1) % n}": 1} for i in range(n)}
+    queries = {f"q{i}": f"t{i % 12}w2 y{i}" for i in range(n)}
+    data = data_from_dicts("ring", corpus=corpus, queries=queries, qrels={"train": train})
+    settings = {"guard": True, "expected_documents": "new", "negatives": "hard", "range": (1, 2 * n), "keep": 2 * n}
+    built = training_set(data, static_model, **settings)
+    number = np.arange(2 * n) % n
+    before, drawn = data.split("train"), built.mixture.joined
+    labels = set(zip(before.query_index.tolist(), number[before.doc_rows].tolist(), strict=True))
+    pairs, lists = built.pairs, built.negatives.lists
+    rows = built.train.query_rows
+    trained = set(zip(rows[pairs.pair_query].tolist(), number[pairs.pair_doc].tolist(), strict=True))
+    mined = set(zip(rows[lists.queries].tolist(), number[lists.doc_rows].tolist(), strict=True))
+    assert trained < {(query, document) for query, document in labels if query in rows}, "some left train"
+    for split in ("test", "dev"):
+        assert not {*number[drawn.split(split).doc_rows]} & {document for _, document in trained}
+    assert (np.diff(drawn.split("test").offsets) == 2).all(), "both documents of a query are new"
+    assert mined == {(query, document) for query in rows.tolist() for document in range(n)} - labels
 
 
 @pytest.mark.parametrize("expected_documents", ["new", "known"])

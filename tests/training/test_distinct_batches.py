@@ -13,7 +13,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
 
 import opera
-from opera.methods import METHODS, Draw, Method, NoSettings, Probabilities
+from distinct import known_of
+from opera.data.pairs import TrainingPairs
+from opera.methods import METHODS, Draw, Method, NoSettings, Plan, Probabilities
+from opera.training.distinct_batches import DistinctSampler
 from opera.training.sampler import Observations
 from own_scripts import SYMMETRIC, arguments, open_model, train_script, trainer_of
 
@@ -199,6 +202,22 @@ def test_a_training_without_conflicts_samples_what_the_method_samples(static_mod
     again = METHODS["ft"](part.pairs, part.sampler.plan, pruning.method_settings)
     for step, ids in enumerate(part.sampler.sampled):
         assert ids.tolist() == again.draw(step).pair_ids.tolist()
+
+
+def test_pairs_wait_in_order_with_their_weights_but_at_most_a_batch_of_them():
+    """Six queries with two pairs each; query q has the pairs 2q and 2q + 1."""
+    steps = [[0, 1, 2], [4, 6, 8], [0, 1, 0], [1, 0, 1]]
+    six = TrainingPairs.from_arrays(np.repeat(np.arange(6), 2), np.arange(12))
+    method = FirstPairs(six, Plan(0, 4, 3), NoSettings())
+    method.draw = lambda step: Draw(np.array(steps[step]), np.array(steps[step], dtype=np.float32))
+    sampler = DistinctSampler(method, np.empty((12, 0), dtype=np.int64), known_of(six))
+    for expected in ([0, 2, 4], [1, 6, 8]):
+        draw = sampler.take(3)
+        assert draw.pair_ids.tolist() == draw.weights.tolist() == expected
+    draw = sampler.take(3)  # the method's two batches have the first query only, so two rows are other queries
+    assert draw.pair_ids[0] == 0
+    assert len({*(draw.pair_ids // 2)}) == 3
+    assert sampler.state_dict()["ids"].tolist() == [1, 0, 1]
 
 
 @pytest.mark.parametrize("loss", [MultipleNegativesRankingLoss, symmetric])

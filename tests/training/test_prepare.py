@@ -12,7 +12,7 @@ from opera.data import Mixture
 from opera.training.build import loss_weights
 from opera.training.prepare_data import prepare_data
 from small_runs import SMALL, interrupted_at
-from tiny_world import data_from_dicts
+from tiny_world import data_from_dicts, judged
 
 
 def test_automatic_settings_are_recorded_as_given_and_resolved(train):
@@ -55,6 +55,25 @@ def test_test_queries_that_train_too_are_noted():
         data = data_from_dicts("m", corpus=corpus, queries=again, qrels={"train": train, "test": test})
         notes = prepare_data(Mixture.of(data), make_recipe({"guard": False})).with_splits.joined.notes
         assert [note[15:25] for note in notes if "test queries" in note] == counted
+
+
+def test_a_popular_document_that_left_train_stays_out_of_the_second_training():
+    """A quarter of the queries have ``hub``, in two spellings, and all others ``common``, which stays in train."""
+    first, others = range(10), range(10, 40)
+    train = {f"q{n}": {f"hub{n % 2}": 1} for n in first} | {f"q{n}": {f"d{n}": 1, "common": 1} for n in others}
+    documents = {f"hub{n}": "hub" + n * " " for n in range(2)} | {f"d{n}": f"text {n}" for n in [*others, 99]}
+    data = data_from_dicts(
+        "popular",
+        corpus={**documents, "common": "common"},
+        queries={f"q{n}": f"query {n}" for n in [*first, *others, 99]},
+        qrels={"train": train, "test": {"q99": {"d99": 1}}},
+    )
+    prepared = prepare_data(Mixture.of(data), make_recipe({"expected_documents": "new"}))
+    assert prepared.with_splits.joined.split("dev").query_rows.tolist() == [*first], "the one small piece"
+    again = prepared.with_dev_restored.joined
+    assert judged(again, "train") == [row for row in judged(data, "train") if not row[1].startswith("hub")]
+    assert again.held_out.query_rows.tolist() == [*first]
+    assert prepared.lost_to_dev == 10 / 40, "of the queries, more than 10 of the 70 pairs"
 
 
 SP = {**SMALL, "guard": False, "method": "sp"}
