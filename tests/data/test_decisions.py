@@ -12,7 +12,7 @@ from opera.data import Mixture, RetrievalData, load_all, load_data
 from opera.data.decisions import read_decisions, with_decisions
 from opera.data.identity import text_keys
 from opera.data.retrieval_data import with_relevant_grade
-from tiny_world import judged, with_drawn_splits
+from tiny_world import data_from_dicts, judged, with_drawn_splits
 
 Row = tuple[str, ...]
 SUSPICIOUS = "query_id,doc_id,probability_wrong"
@@ -110,10 +110,34 @@ def test_a_list_that_changes_nothing_or_leaves_nothing_is_refused(make_beir, tmp
             decided(data, [path])
 
 
-def test_a_missing_label_replaces_a_judgement_of_irrelevant(tmp_path):
-    data = load_data([("a query", "one", 1), ("a query", "two", 0), ("another", "one", 1)])
-    path = write(tmp_path / "list.csv", [(data.queries.ids()[0], data.corpus.ids()[1], "missing")])
-    assert len(relevant(decided(data, [path]), "train")) == 3
+def test_judgements_of_irrelevant_are_no_labels(tmp_path):
+    """A missing label replaces one, a wrong pair does not count as removed, and test's keep no document out."""
+    train = {"a": {"one": 1, "two": 0}, "b": {"one": 1, "three": 0}}
+    test = {"t": {"one": 1, "four": 0, "five": 1}}
+    corpus = {name: name for name in ("one", "two", "three", "four", "five")} | {"copy": " five"}
+    queries = {name: name for name in "abt"}
+    data = data_from_dicts("m", corpus=corpus, queries=queries, qrels={"train": train, "test": test})
+    missing = [("a", "two"), ("b", "four"), ("b", "copy")]
+    rows = [(*pair, "missing", "") for pair in missing] + [("b", "three", "wrong", "0.9")]
+    path = write(tmp_path / "d.csv", rows, "query_id,doc_id,decision,first_rank")
+    changed = with_decisions(Mixture.of(data), [path])
+    pairs = [("a", "one", 1), ("a", "two", 1), ("b", "one", 1), ("b", "four", 1)]
+    assert judged(changed.joined, "train") == pairs
+    assert changed.joined.notes[-1].startswith(f"0 pairs removed, 2 added, 0 confirmed by {path}, 1 not added")
+    (about,) = changed.decided
+    assert (len(about.confirmed), len(about.rejected), about.removed_excess) == (3, 1, 0)
+
+
+def test_decisions_about_copies_contradict_each_other_but_not_those_about_test(tmp_path):
+    texts = {"corpus": {"one": "x", "two": " x"}, "queries": {"a": "a", "t": "t"}}
+    data = Mixture.of(data_from_dicts("m", **texts, qrels={"train": {"a": {"one": 1}}, "test": {"t": {"one": 1}}}))
+    rows = [("a", "one", "wrong", "test"), ("a", "two", "correct", "test"), ("a", "one", "correct", "")]
+    path = write(tmp_path / "d.csv", rows, "query_id,doc_id,decision,split")
+    assert read_decisions(data, [path], only_test=True)[0].relevant.tolist() == [False, True], "test has ids"
+    with pytest.raises(DataError, match="is wrong in one row, and correct or missing in another"):
+        read_decisions(data, [path])
+    decisions, _ = read_decisions(data, [write(path, rows[::2], "query_id,doc_id,decision,split")])
+    assert (decisions.relevant.tolist(), decisions.of_test.tolist()) == ([False, True], [True, False])
 
 
 @pytest.mark.parametrize("name", ["query", "document"])
@@ -144,16 +168,19 @@ def test_a_second_round_may_confirm_what_the_first_added(make_beir, tmp_path):
         assert relevant(changed, "train") == train | {(query, document)}
 
 
-def test_documents_that_only_test_names_are_not_added_to_train(tmp_path):
+def test_documents_that_are_held_out_are_not_added_to_train(tmp_path):
     """Plain questions and answers: each answer is named once, and test is to hold new documents."""
     data = load_data(queries=[f"question {row}" for row in range(40)], documents=[f"answer {row}" for row in range(40)])
     data = with_drawn_splits(data, seed=0, test_fraction=0.2, needs_dev=False)
+    train = data.split("train")
+    data = data.hold_out_pairs(train.select_judgements(train.doc_rows == train.doc_rows[-1]))
+    (held_out,) = data.corpus.ids(data.held_out.doc_rows)
     query, (_, document) = min(relevant(data, "train"))[0], min(relevant(data, "test"))
     other = next(doc for name, doc in relevant(data, "train") if name != query)
-    path = write(tmp_path / "d.csv", [(query, document, "missing"), (query, other, "missing")])
+    path = write(tmp_path / "d.csv", [(query, name, "missing") for name in (document, held_out, other)])
     changed = decided(data, [path])
     assert relevant(changed, "train") == relevant(data, "train") | {(query, other)}
-    assert changed.notes[-1].endswith("1 not added because their documents are held out of train")
+    assert changed.notes[-1].endswith("2 not added because their documents are held out of train")
 
 
 @pytest.mark.parametrize("header", ["Decision", "decision ", "DECISION"])

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opera
 from opera.config.recipe import make_recipe
-from opera.data import GivenNegatives, Mixture, RetrievalData, TeacherScores
+from opera.data import GivenNegatives, Mixture, RetrievalData, TeacherScores, TextTable
 from opera.data.decisions import with_decisions
 from opera.data.identity import documents_that_are_queries
 from opera.data.splits import draw_missing_splits, known_fraction
@@ -27,19 +28,26 @@ CORPUS = {
     "copy": " t0w1\n t0w2 ",
     "second": "t0w3 t0w1",
     "question": "t0w2 t0w3",
+    "titled": "t0w2 t0w3",
     "negative": "t0w2 t1w1",
     **{name: f"t{n % 12}w4 common{n}" for n, name in enumerate(FILLERS)},
 }
 QUERIES = {"a": "t0w2 t0w3", "b": "t0w2  t0w3", **{f"q{n}": f"t{n}w5 t{n}w6" for n in range(8)}}
 TRAIN = {"a": {"positive": 1, "copy": 3}, "b": {"second": 2, "copy": 2}, **{f"q{n}": {f"f{n}": 1} for n in range(4)}}
 TEST = {f"q{n}": {f"f{n}": 1} for n in range(4, 8)}
-KNOWN = ["positive", "copy", "second", "question"]
+KNOWN = ["positive", "copy", "second", "question", "titled"]
 """Documents that are never negatives of ``a`` and ``b``, which are the same query."""
+
+
+def with_title(data: RetrievalData) -> RetrievalData:
+    """Give the document ``titled`` a title."""
+    titles = pa.array(["common1" if name == "titled" else "" for name in data.corpus.ids()])
+    return replace(data, corpus=TextTable(data.corpus.table.set_column(1, "title", titles)))
 
 
 @pytest.fixture(scope="module")
 def data() -> RetrievalData:
-    return data_from_dicts("toy", corpus=CORPUS, queries=QUERIES, qrels={"train": TRAIN, "test": TEST})
+    return with_title(data_from_dicts("toy", corpus=CORPUS, queries=QUERIES, qrels={"train": TRAIN, "test": TEST}))
 
 
 def training_set(data: RetrievalData | Mixture, model: Path, **settings: Any) -> TrainingSet:
@@ -51,7 +59,11 @@ def listed(data: RetrievalData, built: TrainingSet) -> list[str]:
 
 
 def test_queries_with_one_text_train_once_with_all_positives(data):
+    before = data.split("train")
+    weighted = replace(before, weights=np.arange(1, 9, dtype=np.float32))
+    data = replace(data, splits={**data.splits, "train": weighted})
     train = prepare_data(Mixture.of(data), make_recipe({"guard": False})).with_splits.joined.split("train")
+    assert train.weights.tolist() == [1 + 2 + 3, 4, 5, 6, 7, 8], "copies add their weights"
     judged = {
         name: dict(zip(data.corpus.ids(part.doc_rows), part.grades.tolist(), strict=True))
         for name in data.queries.ids(train.query_rows)
@@ -190,14 +202,15 @@ def test_a_list_of_wrong_pairs_drops_their_copies(data, tmp_path):
 
 
 def test_a_document_that_is_the_query_is_left_out_of_its_ranking(static_model):
-    """By id and text, as in ArguAna: neither by the id alone, nor if it is judged relevant."""
-    corpus = {"same": "t1w1 t1w2", "id": "t2w1 t2w2", "relevant": "t3w1 t3w2", "answer": "t1w1 t1w3"}
-    queries = {"same": "t1w1  t1w2", "id": "t4w1 t4w2", "relevant": "t3w1 t3w2", "alone": "t1w1 t1w2"}
+    """By id and text, as in ArguAna: neither by the id alone, nor if it is judged relevant; a title may come first."""
+    corpus = {"same": "t1w1 t1w2", "id": "t2w1 t2w2", "relevant": "t3w1 t3w2", "answer": "t1w1 t1w3", "titled": "t5w1"}
+    queries = {"same": "t1w1  t1w2", "id": "t4w1 t4w2", "relevant": "t3w1 t3w2", "alone": "t1w1 t1w2", "titled": "t5w1"}
     judged = {name: {"answer": 1} for name in queries} | {"relevant": {"relevant": 1}}
-    data = data_from_dicts("arguments", corpus=corpus, queries=queries, qrels={"test": judged})
+    judged["same"]["same"] = 0
+    data = with_title(data_from_dicts("arguments", corpus=corpus, queries=queries, qrels={"test": judged}))
     rows = documents_that_are_queries(data, data.split("test"))
     names = data.queries.ids(data.split("test").query_rows)
-    assert {name: row for name, row in zip(names, rows.tolist(), strict=True) if row >= 0} == {"same": 0}
+    assert {name: row for name, row in zip(names, rows.tolist(), strict=True) if row >= 0} == {"same": 0, "titled": 4}
     result = opera.evaluate(data, model=static_model, measures=["RR@10"])
     reciprocal = dict(zip(names, result.per_query["RR@10"].tolist(), strict=True))
     assert reciprocal["same"] == 1, "the answer is first once the query itself is left out"

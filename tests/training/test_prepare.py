@@ -4,11 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import opera
 from opera.config import automatic
 from opera.config.recipe import make_recipe
-from opera.data import Mixture
+from opera.data import Mixture, RetrievalData
 from opera.training.build import loss_weights
 from opera.training.prepare_data import prepare_data
 from small_runs import SMALL, interrupted_at
@@ -44,10 +45,10 @@ def test_a_resumed_run_keeps_the_numbers_of_its_start(train, tmp_path, monkeypat
 def test_test_queries_that_train_too_are_noted():
     corpus = {f"d{at}": f"text {at}" for at in range(9)}
     queries = {f"q{at}": f"ask {at}" for at in range(9)}
-    train = {f"q{at}": {f"d{at}": 1} for at in range(8)}
+    train = {f"q{at}": {f"d{at}": 1, "d8": 1} if at == 0 else {f"d{at}": 1} for at in range(8)}
     again = {**queries, "t1": "ask 1", "t2": "ask 2", "t3": "ask 3"}
     tests = [
-        ({"q0": {"d0": 1}, "q1": {"d1": 2}}, ["2 of the 2"]),
+        ({"q0": {"d0": 1, "d8": 1}, "q1": {"d1": 2}}, ["2 of the 2"]),
         ({"t1": {"d1": 1}, "t2": {"d8": 1}, "t3": {"d3": 0, "d2": 1}, "q7": {"d7": 1}}, ["2 of the 4"]),
         ({"t1": {"d2": 1}, "q8": {"d8": 1}, "q3": {"d3": 0, "d1": 1}}, []),
     ]
@@ -57,7 +58,7 @@ def test_test_queries_that_train_too_are_noted():
         assert [note[15:25] for note in notes if "test queries" in note] == counted
 
 
-def test_a_popular_document_that_left_train_stays_out_of_the_second_training():
+def test_a_popular_document_that_left_train_stays_out_of_the_second_training(tmp_path):
     """A quarter of the queries have ``hub``, in two spellings, and all others ``common``, which stays in train."""
     first, others = range(10), range(10, 40)
     train = {f"q{n}": {f"hub{n % 2}": 1} for n in first} | {f"q{n}": {f"d{n}": 1, "common": 1} for n in others}
@@ -68,12 +69,36 @@ def test_a_popular_document_that_left_train_stays_out_of_the_second_training():
         queries={f"q{n}": f"query {n}" for n in [*first, *others, 99]},
         qrels={"train": train, "test": {"q99": {"d99": 1}}},
     )
-    prepared = prepare_data(Mixture.of(data), make_recipe({"expected_documents": "new"}))
+    (tmp_path / "d.csv").write_text("query_id,doc_id,decision\nq39,d39,wrong\nq39,common,wrong\n")
+    settings = {"expected_documents": "new", "decisions": [str(tmp_path / "d.csv")]}
+    prepared = prepare_data(Mixture.of(data), make_recipe(settings))
     assert prepared.with_splits.joined.split("dev").query_rows.tolist() == [*first], "the one small piece"
     again = prepared.with_dev_restored.joined
-    assert judged(again, "train") == [row for row in judged(data, "train") if not row[1].startswith("hub")]
+    assert judged(again, "train") == [(f"q{n}", name, 1) for n in range(10, 39) for name in (f"d{n}", "common")]
     assert again.held_out.query_rows.tolist() == [*first]
-    assert prepared.lost_to_dev == 10 / 40, "of the queries, more than 10 of the 70 pairs"
+    assert prepared.lost_to_dev == pytest.approx(10 / 39), "of the queries, more than 10 of the 68 pairs"
+    assert prepared.all_queries == 40, "before dev and decisions"
+
+
+def test_several_sets_expect_what_each_of_them_does():
+    """A set with a test split expects documents like those of test, others what their train pairs say."""
+
+    def one(name: str, documents: int, *splits: str) -> RetrievalData:
+        train = {f"{name}{n}": {f"d{n % documents}": 1} for n in range(24)}
+        qrels = {"train": train} | {split: {f"{name}{split}": {"d0": 1}} for split in splits}
+        queries = {query: query for split in qrels.values() for query in split}
+        corpus = {f"d{n}": f"{name} {n}" for n in range(documents)}
+        return data_from_dicts(name, corpus=corpus, queries=queries, qrels=qrels)
+
+    known, new, test, dev = one("k", 4), one("n", 24), one("t", 24, "test"), one("d", 24, "test", "dev")
+    for sets, expected, drawn in (
+        ((known, new), "both", True),
+        ((known, test), "like-test", True),
+        ((test, dev), "like-test", True),
+        ((dev, one("e", 24, "test", "dev")), "like-test", False),
+    ):
+        prepared = prepare_data(Mixture.of(*sets), make_recipe({}))
+        assert (prepared.expected_documents, prepared.dev_drawn) == (expected, drawn)
 
 
 SP = {**SMALL, "guard": False, "method": "sp"}
