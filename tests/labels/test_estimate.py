@@ -42,6 +42,7 @@ def test_the_share_of_uniform_ranks_is_one_whatever_the_size_of_the_batch(others
     # A random document has each of the ranks 0 to `others` equally often.
     p = (np.arange(others + 1) + 0.5) / (others + 1)
     assert noise_rate(p) == pytest.approx(1)
+    assert noise_rate(np.ones(3)) == 1
 
 
 def test_p_values_rank_the_pair_among_the_other_documents():
@@ -61,6 +62,8 @@ def test_the_rate_and_probabilities_are_near_the_truth(rate):
     assert result.low <= result.noise_rate <= result.high
     p = result.probability_wrong.astype(float)
     assert p[wrong].sum() + (1 - p)[~wrong].sum() > 0.85 * len(p)
+    listed = list(zip(p[result.suspicious], visits.p[result.suspicious], strict=True))
+    assert listed == sorted(listed, reverse=True), "worst first"
     # Calibrated: where it says p, about p of the pairs are wrong.
     for low, high in ((0, 0.2), (0.8, 1.01)):
         among = (p >= low) & (p < high)
@@ -134,11 +137,36 @@ def test_each_data_set_is_judged_by_itself_and_what_is_pruned_counts_for_nothing
     assert result.noise_rate == pytest.approx(0.3, abs=0.04)  # 1,200 pairs of the second: a standard error of 0.014
     assert result.probability_wrong[:n].mean() == pytest.approx(0, abs=0.04)
     assert result.probability_wrong[n:].mean() == pytest.approx(0.6, abs=0.08)
+    first = np.arange(2 * n) < n
+    assert estimate(pairs, visits, first).noise_rate == pytest.approx(0, abs=0.04)
     visits.p[n:] = np.nan
-    pruned = estimate(pairs, visits, np.arange(2 * n) < n)
+    pruned = estimate(pairs, visits, first)
     assert pruned.noise_rate == pytest.approx(0, abs=0.04)
     assert pruned.high < 0.1
     assert np.isnan(pruned.probability_wrong[n:]).all()
+
+
+def test_confirmed_pairs_are_correct_and_what_a_review_removed_counts_for_its_data_set():
+    pairs, visits, wrong = simulated(1000, 0.5)
+    visits.confirmed[np.flatnonzero(~wrong)[:1000]] = True
+    kept = np.ones(pairs.n_pairs, dtype=bool)
+    result = estimate(pairs, visits, kept)
+    assert result.noise_rate == pytest.approx(0.5, abs=0.05)  # of all 4,000 pairs, as without a review
+    assert not result.probability_wrong[visits.confirmed].any()
+    visits.first_pairs, visits.removed_excess = np.array([0, 2000, 4000]), [0, 0]
+    alone = estimate(pairs, visits, kept).noise_rate
+    visits.removed_excess = [0, 300]
+    assert estimate(pairs, visits, kept).noise_rate - alone == pytest.approx(300 / 4000)
+    assert visits.part(1).removed_excess == [300]
+
+
+def test_the_rate_is_that_of_the_later_half_of_the_visits_or_of_the_last_2000():
+    """All visits but the last 1,500 look wrong: 500 of the last 2,000, or half of the last 3,000."""
+    for count, rate in ((3000, 2 * 500 / 2000), (6000, 2 * 1500 / 3000)):
+        numbers = np.arange(count)
+        pairs = TrainingPairs.from_arrays(numbers, numbers)
+        visits = visited(np.where(numbers < count - 1500, 0.9, 0.01), numbers)
+        assert estimate(pairs, visits, np.ones(count, dtype=bool)).noise_rate == pytest.approx(rate)
 
 
 def test_without_enough_visits_nothing_is_doubted():
@@ -146,6 +174,8 @@ def test_without_enough_visits_nothing_is_doubted():
     visits.p[FEWEST - 1 :] = np.nan
     assert estimate(pairs, visits, np.ones(pairs.n_pairs, dtype=bool)) is None
     assert not probability_wrong(pairs, visits).any()
+    joined = make_pairs([1] * 200 + [2] * 100)  # neither kind of query has enough visits by itself
+    assert estimate(joined, visited(np.full(400, 0.1), np.zeros(400)), np.ones(400, dtype=bool)) is not None
 
 
 def test_pairs_that_are_not_visited_get_the_share_of_their_class():

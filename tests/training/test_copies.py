@@ -18,6 +18,7 @@ from opera.data.decisions import with_decisions
 from opera.data.identity import documents_that_are_queries
 from opera.data.splits import draw_missing_splits, known_fraction
 from opera.training.build import TrainingSet, build_training_set
+from opera.training.documents import DocumentPool
 from opera.training.prepare_data import prepare_data
 from small_runs import prepare
 from tiny_world import data_from_dicts, with_drawn_splits
@@ -40,8 +41,8 @@ KNOWN = ["positive", "copy", "second", "question", "titled"]
 
 
 def with_title(data: RetrievalData) -> RetrievalData:
-    """Give the document ``titled`` a title."""
-    titles = pa.array(["common1" if name == "titled" else "" for name in data.corpus.ids()])
+    """Give some documents a title."""
+    titles = pa.array(["common1" if name in ("titled", "whole") else "" for name in data.corpus.ids()])
     return replace(data, corpus=TextTable(data.corpus.table.set_column(1, "title", titles)))
 
 
@@ -100,6 +101,14 @@ def test_random_negatives_draw_each_text_by_one_id(data, static_model):
     built = training_set(data, static_model, negatives="random")
     drawn = built.negatives.sets[0].draw(np.zeros(500, dtype=np.int64), 4, 0, 0)
     assert set(data.corpus.ids(np.unique(drawn))) == CORPUS.keys() - {"copy"}
+
+
+def test_a_pool_has_each_text_once_whichever_copy_is_asked_for():
+    pool = DocumentPool(np.array([0, 1, 1, 3, 4]), np.array([2, 4]))  # row 2 is a copy of row 1, row 4 has no text
+    assert pool.holds(np.arange(5)).tolist() == [True, True, True, True, False]
+    only = pool.only(np.array([2, 3, 4]))
+    assert only.rows(np.arange(len(only))).tolist() == [1, 3]
+    assert pool.others(np.array([1, 2, 4])) == 2
 
 
 def test_the_mask_of_a_batch_knows_copies_and_the_query_itself(data, static_model):
@@ -202,15 +211,21 @@ def test_a_list_of_wrong_pairs_drops_their_copies(data, tmp_path):
 
 
 def test_a_document_that_is_the_query_is_left_out_of_its_ranking(static_model):
-    """By id and text, as in ArguAna: neither by the id alone, nor if it is judged relevant; a title may come first."""
-    corpus = {"same": "t1w1 t1w2", "id": "t2w1 t2w2", "relevant": "t3w1 t3w2", "answer": "t1w1 t1w3", "titled": "t5w1"}
-    queries = {"same": "t1w1  t1w2", "id": "t4w1 t4w2", "relevant": "t3w1 t3w2", "alone": "t1w1 t1w2", "titled": "t5w1"}
+    """By id and text, as in ArguAna: neither by the id alone, nor if it is relevant; with or without its title."""
+    corpus = {"same": "t1w1 t1w2", "id": "t2w1 t2w2", "relevant": "t3w1 t3w2", "answer": "t1w1 t1w3"}
+    queries = {"same": "t1w1  t1w2", "id": "t4w1 t4w2", "relevant": "t3w1 t3w2", "alone": "t1w1 t1w2"}
+    corpus |= {"titled": "t5w1", "whole": "t6w1"}
+    queries |= {"titled": "t5w1", "whole": "common1 t6w1"}
     judged = {name: {"answer": 1} for name in queries} | {"relevant": {"relevant": 1}}
     judged["same"]["same"] = 0
     data = with_title(data_from_dicts("arguments", corpus=corpus, queries=queries, qrels={"test": judged}))
     rows = documents_that_are_queries(data, data.split("test"))
     names = data.queries.ids(data.split("test").query_rows)
-    assert {name: row for name, row in zip(names, rows.tolist(), strict=True) if row >= 0} == {"same": 0, "titled": 4}
+    assert {name: row for name, row in zip(names, rows.tolist(), strict=True) if row >= 0} == {
+        "same": 0,
+        "titled": 4,
+        "whole": 5,
+    }
     result = opera.evaluate(data, model=static_model, measures=["RR@10"])
     reciprocal = dict(zip(names, result.per_query["RR@10"].tolist(), strict=True))
     assert reciprocal["same"] == 1, "the answer is first once the query itself is left out"
