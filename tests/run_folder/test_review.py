@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 import opera
-from opera.labels.review import in_order
-from tiny_world import write_noisy_beir, write_table
+from opera.labels import review
+from opera.labels.estimate import FirstVisits
+from opera.labels.review import Labelled, chosen_items, in_order, training_items
+from tiny_world import data_from_dicts, write_noisy_beir, write_table
 
 HOSTILE = "</script><script>alert(1)</script>"
 
@@ -100,10 +102,37 @@ def test_any_beginning_of_a_list_holds_a_random_sample_of_each_stratum():
         assert len({pair for pair, _ in order}) == len(order)
         worst = [pair for pair, stratum in order if stratum is None]
         assert worst == sorted(worst)
+        assert sum(stratum == "listed" for _, stratum in order) <= 1 + 0.4 * 50
         sample = [pair for pair, stratum in order[:35] if stratum == "listed"]
         counts[sample] += 1
     assert counts[listed].min() > 0.5 * counts[listed].mean()
     assert counts[listed].max() < 1.6 * counts[listed].mean()
+
+
+def test_pruned_and_confirmed_pairs_are_not_reviewed_and_the_worst_come_first():
+    train = {"a": {"d0": 1, "d1": 1, "d2": 1, "d3": 1}, "b": {"d4": 1}}
+    corpus = {f"d{n}": f"text {n}" for n in range(5)}
+    data = data_from_dicts("m", corpus=corpus, queries={"a": "a", "b": "b"}, qrels={"train": train})
+    qrels, visits = data.split("train"), FirstVisits.none(5)
+    labelled = Labelled(data, qrels.query_rows, qrels.pairs())
+    visits.confirmed[0] = True
+    record = training_items(labelled, None, visits, np.array([True, True, False, True, True]), 0)
+    items = {item["doc_id"]: item for item in record["pairs"]}
+    assert (items.keys(), record["strata"], record["confirmed"]) == ({"d1", "d3", "d4"}, {"unlisted": 3}, 1)
+    assert [other["doc_id"] for other in items["d1"]["others"]] == ["d0", "d2"]
+    ranks = dict(zip(corpus, (1, 5, 2, 9, 3), strict=True))
+    pairs = review.test_items(labelled, np.array([*ranks.values()]), [""] * 5, 0)["pairs"]
+    worst = [ranks[item["doc_id"]] for item in pairs if item["stratum"] is None]
+    assert worst
+    assert worst == sorted(worst, reverse=True)
+
+
+def test_a_page_has_missing_labels_then_losses_and_gains_then_pairs():
+    part = {name: [{"query_id": f"{name}{n}"} for n in range(90)] for name in ("pairs", "missing", "losses", "gains")}
+    items = chosen_items(part, {**part, "gains": part["gains"][:3]}, 100)
+    changed = [item["query_id"] for item in items if item["list"] == "changed"]
+    assert Counter(item["list"] for item in items) == {"pairs": 70, "missing": 20, "changed": 10}
+    assert changed == [f"losses{n}" for n in range(7)] + [f"gains{n}" for n in range(3)]
 
 
 @pytest.mark.slow
