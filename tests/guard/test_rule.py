@@ -1,5 +1,7 @@
 """The rule that chooses λ: what it expects, what the dev split may change, and what it never does."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from opera.guard.rule import (
     anchors_of,
     choose_mixing_weight,
     cross_fitted,
+    expected_gains,
     guarded_measure,
     verdict_of,
 )
@@ -40,6 +43,18 @@ def test_a_clear_peak_is_found_from_every_anchor(seen, static):
     for peak in COARSE:
         means = [-0.8 * abs(weight - peak) for weight in COARSE]
         assert choose(curve(COARSE, means), seen, static) == peak
+
+
+def test_expected_gains_are_those_of_the_formula_in_the_docstring():
+    per_query = curve(FINE, [0.1, 0.3, 0.2, 0.5, 0.4, 0.4, 0.7, 0.6, 0.5], n=30, spread=0.1)
+    gains, step, spread = [0.0], 1 / 8, 0.1 / 8  # T = 0.1
+    for low, high in pairwise(FINE):
+        differences = per_query[high] - per_query[low]
+        variance = differences.var(ddof=1) / 30 + (0.06 * step) ** 2  # N is 0.06 halfway between 0.1 and 0.02
+        prior = -0.1 * (abs(high - 0.6) - abs(low - 0.6))  # G = 0.1; the anchor at a quarter is 0.6
+        gains.append((differences.mean() * spread**2 + prior * variance) / (spread**2 + variance))
+    found = expected_gains(per_query, one_kind(per_query, 0.25)[0], STATIC_ANCHOR)
+    np.testing.assert_allclose(found, np.cumsum(gains))
 
 
 @pytest.mark.parametrize("static", [True, False])
@@ -107,8 +122,10 @@ def test_the_three_verdicts():
     better, same = (guarded_measure(base, base, base + rng.uniform(0, most, 200)) for most in (0.2, 0))
     assert better.low > 0
     assert better.difference == pytest.approx(better.final - better.base)
-    verdicts = [verdict_of(0.5, better, 200), verdict_of(0.5, same, 200), verdict_of(0.0, same, 200)]
-    assert verdicts == ["better", "same", "kept"]
+    unclear = guarded_measure(base, base, np.where(np.arange(200) % 2, base + 0.12, base - 0.1))
+    assert unclear.difference > 0 > unclear.low
+    verdicts = [verdict_of(0.5, measure, 200) for measure in (better, same, unclear)]
+    assert [*verdicts, verdict_of(0.0, same, 200)] == ["better", "same", "same", "kept"]
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, "same"), (19, "same"), (20, "better")])

@@ -127,12 +127,16 @@ def test_pruned_and_confirmed_pairs_are_not_reviewed_and_the_worst_come_first():
     assert worst == sorted(worst, reverse=True)
 
 
-def test_a_page_has_missing_labels_then_losses_and_gains_then_pairs():
+def test_a_page_has_missing_labels_losses_gains_and_pairs_and_a_table_has_no_queries_or_formulas(tmp_path):
     part = {name: [{"query_id": f"{name}{n}"} for n in range(90)] for name in ("pairs", "missing", "losses", "gains")}
     items = chosen_items(part, {**part, "gains": part["gains"][:3]}, 100)
     changed = [item["query_id"] for item in items if item["list"] == "changed"]
     assert Counter(item["list"] for item in items) == {"pairs": 70, "missing": 20, "changed": 10}
     assert changed == [f"losses{n}" for n in range(7)] + [f"gains{n}" for n in range(3)]
+    items[0]["query"] = "=1+1"
+    review.write_review(tmp_path / "r.csv", "title", "train", part, items)
+    rows = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
+    assert (len(rows), rows[0]["query"]) == (90, "'=1+1")
 
 
 @pytest.mark.slow

@@ -83,16 +83,18 @@ def test_no_copy_is_mined(data, static_model):
     assert not {query for query, document in mined if document == "copy"}, "a text is listed by its first id"
 
 
+@pytest.mark.parametrize("query_trains", ["a", "b"])
 @pytest.mark.parametrize("kind", ["given", "teacher"])
-def test_no_copy_is_taken_from_a_list(kind, data, static_model):
-    """The list that came with ``b`` also counts for ``a``."""
+def test_no_copy_is_taken_from_a_list(kind, query_trains, data, static_model):
+    """The list that came with ``b`` also counts for ``a``, and so on; the teacher has scores of ``b`` only."""
+    train, other = data.split("train"), data.queries.find_rows(["b" if query_trains == "a" else "a"])
     rows = data.corpus.find_rows(["copy", "question", "negative", "f1"])
-    (query,) = data.queries.find_rows(["b"])
-    counts = np.where(np.arange(len(data.queries)) == query, len(rows), 0)
+    lists = {"a": rows[[0, 2]], "b": rows[1:]}
     changed = replace(
         data,
-        given_negatives=GivenNegatives(np.concatenate([[0], np.cumsum(counts)]), rows.astype(np.int32)),
-        teacher=TeacherScores.from_arrays(np.repeat(query, len(rows)), rows, np.ones(len(rows))),
+        splits={**data.splits, "train": train.select_queries(train.query_rows != other)},
+        given_negatives=GivenNegatives.of([lists.get(name, rows[:0]) for name in data.queries.ids()]),
+        teacher=TeacherScores.from_arrays(np.repeat(data.queries.find_rows(["b"]), 4), rows, np.ones(4)),
     )
     assert sorted(listed(changed, training_set(changed, static_model, negatives=kind))) == ["f1", "negative"]
 

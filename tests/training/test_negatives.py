@@ -55,6 +55,7 @@ def test_draws():
         assert len(set(drawn[0])) == 2
         assert (drawn[1] < 10).all()
         assert drawn[2].tolist() == [2, 2]
+        assert sorted(listed.draw(np.array([0]), 3, seed=0, step=step)[0]) == [3, 5, 8]
     random = RandomNegatives(pool_of(10))
     assert np.array_equal(random.draw(np.arange(4), 3, 0, 1), random.draw(np.arange(4), 3, 0, 1))
     assert not np.array_equal(random.draw(np.arange(4), 3, 0, 1), random.draw(np.arange(4), 3, 0, 2))
