@@ -209,7 +209,9 @@ def test_pairs_wait_in_order_with_their_weights_but_at_most_a_batch_of_them():
     steps = [[0, 1, 2], [4, 6, 8], [0, 1, 0], [1, 0, 1]]
     six = TrainingPairs.from_arrays(np.repeat(np.arange(6), 2), np.arange(12))
     method = FirstPairs(six, Plan(0, 4, 3), NoSettings())
-    method.draw = lambda step: Draw(np.array(steps[step]), np.array(steps[step], dtype=np.float32))
+    method.draw = lambda step: Draw(np.array(steps[min(step, 3)]), np.array(steps[min(step, 3)], dtype=np.float32))
+    probabilities = Probabilities.of_pairs(six, np.array([0.25, 0] * 4 + [0] * 4))
+    method.probabilities = lambda step: probabilities
     sampler = DistinctSampler(method, np.empty((12, 0), dtype=np.int64), known_of(six))
     for expected in ([0, 2, 4], [1, 6, 8]):
         draw = sampler.take(3)
@@ -218,6 +220,8 @@ def test_pairs_wait_in_order_with_their_weights_but_at_most_a_batch_of_them():
     assert draw.pair_ids[0] == 0
     assert len({*(draw.pair_ids // 2)}) == 3
     assert sampler.state_dict()["ids"].tolist() == [1, 0, 1]
+    others = [pair for _ in range(10) for pair in sampler.take(3).pair_ids.tolist() if pair > 1]
+    assert {*others} == {2, 4, 6}, "pairs with a probability of 0 are never drawn"
 
 
 @pytest.mark.parametrize("loss", [MultipleNegativesRankingLoss, symmetric])

@@ -9,7 +9,7 @@ import pytest
 import opera
 from opera.config import automatic
 from opera.config.recipe import make_recipe
-from opera.data import Mixture, RetrievalData
+from opera.data import GivenNegatives, Mixture, RetrievalData
 from opera.training.build import loss_weights
 from opera.training.prepare_data import prepare_data
 from small_runs import SMALL, interrupted_at
@@ -99,6 +99,13 @@ def test_several_sets_expect_what_each_of_them_does():
     ):
         prepared = prepare_data(Mixture.of(*sets), make_recipe({}))
         assert (prepared.expected_documents, prepared.dev_drawn) == (expected, drawn)
+
+
+def test_negatives_that_came_with_the_data_are_used_unless_a_setting_says_otherwise(beir):
+    data = opera.load_data(beir)
+    data = replace(data, given_negatives=GivenNegatives.of([np.array([0])] * len(data.queries)))
+    for settings, kind in (({}, "given"), ({"negatives": "random"}, "random"), ({"train_group_size": 1}, "none")):
+        assert prepare_data(Mixture.of(data), make_recipe({"guard": False, **settings})).negatives == kind
 
 
 SP = {**SMALL, "guard": False, "method": "sp"}
