@@ -18,7 +18,6 @@ from opera.data.splits import draw_missing_splits
 from opera.guard import choice
 from opera.run import steps
 from small_runs import assert_same_run, prepare
-from tiny_world import data_from_dicts
 
 REFIT = {
     "method": "ft",
@@ -214,19 +213,3 @@ def test_a_second_training_that_fails_is_not_handed_over(train, with_weight, mon
     assert not (run.path / "checkpoints").exists()
     assert_same_run(run, first)
     assert run.measures == first.measures
-
-
-def test_the_pairs_of_held_out_documents_train_again(static_model):
-    data = data_from_dicts(
-        "pairs",
-        corpus={f"d{n}": f"t{n % 12}w{n % 8} common{n % 20} x{n}" for n in range(60)},
-        queries={f"q{n}": f"t{n % 12}w{n % 7} common{n % 19} y{n}" for n in range(60)},
-        qrels={
-            "train": {f"q{n}": {f"d{n}": 1, f"d{(n + 1) % 40}": 1} for n in range(40)},
-            "test": {f"q{n}": {f"d{n}": 1} for n in range(40, 60)},
-        },
-    )
-    prepared = prepare(data, static_model, max_steps=9)
-    assert prepared.data.with_splits.joined.held_out is not None
-    assert prepared.data.with_dev_restored.joined.held_out is None
-    assert prepared.data.with_dev_restored.joined.training_split().pairs().n_pairs == 80

@@ -164,8 +164,9 @@ def test_held_out_documents_neither_train_nor_become_negatives(static_model):
     train = {f"q{i}": {f"d{i}": 1, f"e{(i + 1) % n}": 1} for i in range(n)}
     queries = {f"q{i}": f"t{i % 12}w2 y{i}" for i in range(n)}
     data = data_from_dicts("ring", corpus=corpus, queries=queries, qrels={"train": train})
-    settings = {"guard": True, "expected_documents": "new", "negatives": "hard", "range": (1, 2 * n), "keep": 2 * n}
-    built = training_set(data, static_model, **settings)
+    settings = {"expected_documents": "new", "negatives": "hard", "range": (1, 2 * n), "keep": 2 * n}
+    prepared = prepare(data, static_model, **settings, method="ft", max_steps=2)
+    built = build_training_set(prepared)
     number = np.arange(2 * n) % n
     before, drawn = data.split("train"), built.mixture.joined
     labels = set(zip(before.query_index.tolist(), number[before.doc_rows].tolist(), strict=True))
@@ -176,7 +177,11 @@ def test_held_out_documents_neither_train_nor_become_negatives(static_model):
     assert trained < {(query, document) for query, document in labels if query in rows}, "some left train"
     for split in ("test", "dev"):
         assert not {*number[drawn.split(split).doc_rows]} & {document for _, document in trained}
-    assert (np.diff(drawn.split("test").offsets) == 2).all(), "both documents of a query are new"
+    test = drawn.split("test")
+    assert (np.diff(test.offsets) == 2).all(), "both documents of a query are new"
+    again, tested = prepared.data.with_dev_restored.joined.split("train"), {*number[test.doc_rows]}
+    restored = set(zip(again.query_rows[again.query_index].tolist(), number[again.doc_rows].tolist(), strict=True))
+    assert restored == {(query, document) for query, document in labels if document not in tested}
     assert mined == {(query, document) for query in rows.tolist() for document in range(n)} - labels
 
 
