@@ -5,7 +5,8 @@ import pytest
 
 from distinct import pool_of
 from opera.data.pairs import TrainingPairs
-from opera.methods import METHODS, Plan
+from opera.labels.estimate import FirstVisits
+from opera.methods import METHODS, Draw, Method, Plan
 from opera.training.negatives import RandomNegatives
 from opera.training.pretrained_scores import pretrained_scores
 from opera.training.sampler import DataSetSampler, Observations, Quotas, Sampler
@@ -75,3 +76,45 @@ def test_sets_give_their_quotas(probabilities, one_set):
         off = np.abs(counts - np.array(probabilities) * (step + 1) * batch)
         assert off.max() <= (batch if one_set else 1) * len(probabilities)
     assert all(plan.max_steps * plan.batch_size >= count for plan, count in zip(plans, counts, strict=True))
+
+
+def in_turn(pairs: TrainingPairs, plan: Plan) -> Method:
+    """Make a method that draws all pairs in turn, weighted by their number."""
+
+    def draw(step: int) -> Draw:
+        ids = np.arange(step * plan.batch_size, (step + 1) * plan.batch_size) % pairs.n_pairs
+        return Draw(ids, 1 + ids.astype(np.float32))
+
+    method = METHODS["ft"](pairs, plan, METHODS["ft"].settings_class())
+    method.draw = draw
+    return method
+
+
+def test_several_sets_lose_no_pair_and_each_pair_keeps_its_document_and_weight():
+    pairs, *parts = (TrainingPairs.from_arrays(np.arange(size), np.arange(size)) for size in (12, 5, 7))
+    quotas, plan, factors = Quotas(np.array([0.3, 0.7])), Plan(0, 30, 8), np.arange(1, 13) / 4
+    sets = [
+        DataSetSampler(in_turn(part, of_set), first_document=first)
+        for part, of_set, first in zip(parts, quotas.plans(plan), (0, 5), strict=True)
+    ]
+    visits = FirstVisits.none(12, np.array([0, 5, 12]))
+    batches = [*Sampler(sets, pairs, plan, 4, quotas=quotas, lag=30, pair_weights=factors, visits=visits)]
+    ids = np.concatenate([batch.pair_ids for batch in batches])
+    numbers = np.where(ids < 5, ids, ids - 5)
+    assert np.concatenate([batch.weights for batch in batches]) == pytest.approx((1 + numbers) * factors[ids])
+    assert np.concatenate([batch.doc_rows[:, 0] for batch in batches]).tolist() == ids.tolist()
+    for rows in (ids < 5, ids >= 5):
+        assert np.ptp(np.bincount(numbers[rows])) <= 1
+    assert {batch.sets[0] for batch in batches[::2]} == {0, 1}, "a step's first batch has both sets in mixed order"
+
+
+def test_methods_see_first_visits_after_the_lag_and_the_end_of_a_run_sees_all():
+    sampler = make_sampler(lag=2)
+    for step in range(3):
+        schedule = sampler.sample_step(step).schedule
+        assert schedule == sampler.sets[0].method.schedule(step)
+        used = sampler.sampled[:1] if step == 2 else []
+        assert np.flatnonzero(sampler.visits.visited).tolist() == np.unique(used).tolist()
+        train(sampler, step)
+    assert np.flatnonzero(sampler.all_visits().visited).tolist() == np.unique(sampler.sampled).tolist()
+    assert not sampler.visits.visited.all(), "only those of the first step"
