@@ -70,6 +70,7 @@ def test_the_whole_holds_what_each_set_holds():
     assert teacher.scores.tolist() == [2, 0.5, 2, 0.5]
     assert [part.name for part in mixture.with_relevant("test")] == ["a", "c"]
     assert Mixture.of(sets[0]).joined is sets[0]
+    assert Mixture.of(*sets[:2], replace(sets[2], fingerprint="other")).joined.fingerprint != data.fingerprint
 
 
 def test_splits_are_drawn_of_each_set_as_if_it_were_alone():

@@ -66,3 +66,12 @@ def test_lookup_gives_nan_where_there_is_no_score():
     teacher = TeacherScores.from_arrays(np.array([5, 1]), np.array([0, 2]), np.array([-4.0, 8.0]))
     scores = teacher.lookup(np.array([[1], [5]]), np.array([0, 2, 9]))
     assert np.array_equal(scores, np.array([[np.nan, 8, np.nan], [-4, np.nan, np.nan]]), equal_nan=True)
+
+
+def test_scores_have_a_fingerprint_and_may_be_rounded_cosines_and_weights_are_0_or_more():
+    one = np.array([1])
+    scored = {score: TeacherScores.from_arrays(one, one, np.array([score])) for score in (-1.0005, 1.0005, 1.01)}
+    assert [teacher.are_cosines for teacher in scored.values()] == [True, True, False]
+    assert len({teacher.fingerprint for teacher in scored.values()}) == 3
+    with pytest.raises(ValueError, match="0 or more"):
+        Qrels.from_arrays(one, one, one, np.array([-1.0]))
