@@ -136,6 +136,12 @@ def test_decisions_about_copies_contradict_each_other_but_not_those_about_test(t
     assert read_decisions(data, [path], only_test=True)[0].relevant.tolist() == [False, True], "test has ids"
     with pytest.raises(DataError, match="is wrong in one row, and correct or missing in another"):
         read_decisions(data, [path])
+    with pytest.raises(DataError, match="2 of 3 decisions match"):
+        read_decisions(
+            data,
+            [write(path, [*rows, ("a", "gone", "wrong", "test")], "query_id,doc_id,decision,split")],
+            only_test=True,
+        )
     decisions, _ = read_decisions(data, [write(path, rows[::2], "query_id,doc_id,decision,split")])
     assert (decisions.relevant.tolist(), decisions.of_test.tolist()) == ([False, True], [True, False])
 
