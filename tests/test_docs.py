@@ -118,3 +118,10 @@ def test_the_command_of_a_cluster_is_valid(command):
     torchrun, arguments = command.split("-m opera ")
     assert "torchrun" in torchrun
     parse(arguments.split())
+
+
+def test_the_tests_of_other_environments_exist():
+    source = (ROOT / "tools" / "environments.py").read_text(encoding="utf-8")
+    files = set(re.findall(r'"(tests/[\w/]+\.py)', source))
+    assert files
+    assert not [file for file in files if not (ROOT / file).is_file()]

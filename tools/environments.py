@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 UV = Path(sys.executable).with_name("uv")
 TEST_PACKAGES = ["pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "scikit-learn"]
 TESTS = {
-    "newest": ["tests/test_guides.py::test_the_blocks_of_a_guide_run[start.md]", "tests/core/test_extras.py"],
+    "newest": ["tests/test_guides.py::test_the_blocks_of_a_guide_run[start.md]", "tests/core/test_environment.py"],
     "oldest": [
         "tests/cli/test_train.py",
         "tests/run/test_backbones.py::test_each_backbone_trains",
