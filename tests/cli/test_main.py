@@ -1,4 +1,4 @@
-"""The command line as scripts see it: output that is no command to the terminal, messages, exit status."""
+"""The command line as scripts see it: output that does not control the terminal, messages, exit status."""
 
 import json
 import re

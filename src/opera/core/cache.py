@@ -217,7 +217,7 @@ def cache_entries() -> list[CacheEntry]:
     """Return the entries of the cache, least recently used first, with those that a killed process
     left unfinished.
 
-    Other folders that a user keeps there, links, and folders that cannot be read are no entries.
+    The list leaves out a user's other folders, links, and folders that OPERA cannot read.
     """
     entries = []
     for kind in KINDS:
@@ -270,7 +270,7 @@ def _delete_entry(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises an error if it is in use
-        if os.path.samestat(os.fstat(handle), folder.stat()):  # else it was written anew
+        if os.path.samestat(os.fstat(handle), folder.stat()):  # not a newer entry
             away = folder.with_name(f".{folder.name}{DELETED}")
             remove(away)
             folder.rename(away)

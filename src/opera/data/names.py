@@ -194,6 +194,13 @@ def with_paths(name: DataName, change: Callable[[str], str]) -> DataName:
     return kind + change(name.removeprefix(kind))
 
 
+def resolved_name(name: DataName) -> DataName:
+    """Return the name of a data set with each existing path resolved. Two names of the same data,
+    such as ``data`` and ``./data``, then are equal.
+    """
+    return with_paths(name, lambda path: os.path.realpath(path) if os.path.lexists(path) else path)
+
+
 def without_folders(name: DataName) -> DataName:
     """Return the name of a data set without the folders of its paths, for another machine."""
     return with_paths(name, lambda path: Path(path).name if os.path.lexists(path) else path)

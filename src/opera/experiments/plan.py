@@ -9,7 +9,6 @@ A run of a grid is an ordinary run folder, but OPERA deletes its checkpoints whe
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ from opera.config.yaml import parse_assignments
 from opera.core.arguments import plain, several, text, without_parents
 from opera.core.errors import SettingError
 from opera.core.terminal import shortened
-from opera.data.names import DataName, TableSource, source_name, with_paths
+from opera.data.names import DataName, TableSource, resolved_name, source_name
 from opera.experiments.groups import short_name
 from opera.methods import DEFAULT_METHOD, METHODS
 
@@ -105,9 +104,8 @@ def plan_grid(
     """
     shared = with_full_names(values)
     axes = _axes(shared, methods, seeds, steps)
-    # "data" and "./data" are the same folder
-    places = [with_paths(source, _real_path) for source in data]
-    first = [data[places.index(place)] for place in places]
+    resolved_names = list(map(resolved_name, data))
+    first = [data[resolved_names.index(name)] for name in resolved_names]
     for option, choices in {"DATA": first, **axes}.items():
         if not choices:
             raise SettingError(f"{option}: pass at least one value")
@@ -220,7 +218,3 @@ def _name(source: DataName) -> str:
     if is_path and source_name(source) is None:
         source = str(without_parents(Path(str(source)).absolute()))
     return short_name(source)
-
-
-def _real_path(path: str) -> str:
-    return os.path.realpath(path) if os.path.lexists(path) else path

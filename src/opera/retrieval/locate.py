@@ -16,7 +16,7 @@ from opera.core.errors import DataError, InputError, ModelError, SettingError
 from opera.core.terminal import log
 from opera.data import Mixture, RetrievalData, Source, files_read, load_all
 from opera.data.loading import load_stored
-from opera.data.names import MEMORY, source_title, with_paths
+from opera.data.names import MEMORY, resolved_name, source_title, with_paths
 from opera.data.retrieval_data import with_relevant_grade
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
@@ -217,9 +217,9 @@ def origin_on(data: RetrievalData, model: Model | None) -> Origin | None:
     if origin is None or data.fingerprint in origin.data:
         return origin
     records = [] if run is None else [run.record.data, *(run.record.sets or ())]
-    names = [with_paths(record.source, os.path.realpath) for record in records]
+    names = [resolved_name(record.source) for record in records]
     in_memory = isinstance(data.source, str) and data.source.startswith(MEMORY)
-    is_known = with_paths(data.source, os.path.realpath) in names and not in_memory
+    is_known = resolved_name(data.source) in names and not in_memory
     return origin if is_known else None
 
 

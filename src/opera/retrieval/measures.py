@@ -167,13 +167,13 @@ def _checked(measure: Measure, values: object, n_queries: int) -> NDArray[np.flo
     Raises:
         SettingError: if they are not one finite number per query.
     """
-    array = np.asarray(values)
-    if array.shape != (n_queries,) or not np.isfinite(array.astype(np.float64)).all():
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != (n_queries,) or not np.isfinite(array).all():
         raise SettingError(
             f"measure '{measure.name}': its function must return a finite number for each of the "
             f"{n_queries:,} queries, got {shown(values)}"
         )
-    return array.astype(np.float64)
+    return array
 
 
 def retrieved_ideal_ndcg(
