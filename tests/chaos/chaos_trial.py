@@ -259,7 +259,7 @@ class Trial:
         struck = [line.removeprefix("struck at ") for line in text.splitlines() if line.startswith("struck at ")]
         if struck:
             return str(Path(struck[-1]).relative_to(self.home))
-        phases = [line.rsplit(" (", 1)[0] for line in text.splitlines() if line.endswith("so far)")]
+        phases = [line.rsplit(" (", 1)[0] for line in text.splitlines() if " so far" in line]
         return phases[-1] if phases else "start"
 
 

@@ -156,7 +156,7 @@ def train(
     if plan:
         with interruptible(lambda: "nothing was written"):
             costs = foresee(source, **call, **values)
-        show(as_json, costs.as_dict, lambda screen: screen.lines(costs.sentence))
+        show(as_json, costs.as_dict, lambda screen: screen.lines(*costs.lines))
         return
     started = time.time()
     with interruptible(lambda: _how_to_continue(out, started, overwrite)):

@@ -20,7 +20,7 @@ from opera.core.settings import resolved
 from opera.core.terminal import counted
 from opera.guard.choice import GUARD_DOCUMENTS, Weights
 from opera.guard.rule import COARSE, FINE
-from opera.run_folder.folder import RunWriter
+from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import Prepared
 from opera.training.trainer import make_sampler, train
@@ -29,6 +29,21 @@ STEPS, TEXTS = 3, 64
 """Steps that are timed, after one for warm-up, and documents that are encoded."""
 SLOW_SECONDS = 3.0
 """After so much time no further step is timed."""
+TRAININGS = (TRIAL_FOLDER, "train")
+"""The phases that train."""
+TITLES = {
+    "load": "loading",
+    "encode": "encoding all texts",
+    "evaluate_dev": "base model on dev",
+    "evaluate_before": "base model on test",
+    TRIAL_FOLDER: "training without dev",
+    "choose_mixing_weight": "choosing λ on dev",
+    "train": "training",
+    "compare_trainings": "second training on dev",
+    "evaluate_fine_tuned": "fine-tuned model on test",
+    "evaluate_after": "final model on test",
+    "review": "missing labels",
+}
 
 
 @dataclass(frozen=True)
@@ -37,20 +52,32 @@ class Costs:
 
     Attributes:
         settings: the run's settings.
-        seconds: of the run.
+        phases: the seconds of each phase that takes long, by its name in ``run.json``, in order.
         memory: peak bytes of the timed steps.
         sentence: total time and memory, and the time of each part.
     """
 
     settings: dict[str, Any]
-    seconds: float
+    phases: dict[str, float]
     memory: int
     sentence: str
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the run."""
+        return sum(self.phases.values())
+
+    @property
+    def lines(self) -> list[str]:
+        """The sentence, and a line for each phase of a second or more."""
+        long = {TITLES[name]: value for name, value in self.phases.items() if value >= 1}
+        return [self.sentence, *(f"  {title}: {duration(value)}" for title, value in long.items())]
 
     def as_dict(self) -> dict[str, Any]:
         """Return total time, memory and settings as JSON values."""
         return {
             "seconds": self.seconds,
+            "phases": self.phases,
             "memory_bytes": self.memory,
             "settings": self.settings,
         }
@@ -70,8 +97,7 @@ def time_run(prepared: Prepared, began: float) -> Costs:
     """
     loading = time.perf_counter() - began
     of_training, trainings = resolved(prepared.settings.max_steps), 1 + prepared.refits
-    steps = of_training * trainings
-    encoding = _encoding_seconds(prepared, steps)
+    encoding = _encoding_seconds(prepared)
     base = Weights.of(prepared.model.trained)
     try:
         # an adapter trains in seconds
@@ -79,18 +105,23 @@ def time_run(prepared: Prepared, began: float) -> Costs:
     finally:
         base.put_into(prepared.model.trained)
         prepared.model.trained.zero_grad()
-    memory, seconds = _peak_memory(), loading + encoding + steps * per_step
+    phases = {"load": loading}
+    for phase, passes in corpus_passes(prepared, of_training).items():
+        phases[phase] = passes * encoding
+        if phase in TRAININGS:
+            phases[phase] += of_training * per_step
+    memory, training = _peak_memory(), trainings * of_training * per_step
     sentence = (
-        f"about {duration(seconds)} in all, {memory / 1e9:.1f} GB of memory: "
+        f"about {duration(sum(phases.values()))} in all, {memory / 1e9:.1f} GB of memory: "
         f"{'two trainings of ' * (trainings - 1)}{counted(of_training, 'step')} of "
-        f"{per_step:.2g} s ({duration(steps * per_step)}), "
-        f"encoding and measuring ({duration(encoding)})"
+        f"{per_step:.2g} s ({duration(training)}), "
+        f"encoding and measuring ({duration(sum(phases.values()) - training - loading)})"
     )
-    return Costs(prepared.recipe.flat(), seconds, memory, sentence)
+    return Costs(prepared.recipe.flat(), phases, memory, sentence)
 
 
-def _encoding_seconds(prepared: Prepared, steps: int) -> float:
-    """Estimate the seconds of encoding in a run of so many steps."""
+def _encoding_seconds(prepared: Prepared) -> float:
+    """Estimate the seconds of encoding the corpus once."""
     settings, corpus = prepared.settings, prepared.data.with_splits.joined.corpus
     if settings.query_vectors is not None:
         return 0.0
@@ -99,32 +130,42 @@ def _encoding_seconds(prepared: Prepared, steps: int) -> float:
     texts = corpus.texts(rows, settings.corpus_text)
     start = time.perf_counter()
     prepared.model.encoder.encode(texts, "document")
-    seconds = (time.perf_counter() - start) / len(texts)
-    return corpus_passes(prepared, steps) * len(corpus) * seconds
+    return (time.perf_counter() - start) * len(corpus) / len(texts)
 
 
-def corpus_passes(prepared: Prepared, steps: int) -> float:
-    """Estimate how often a run of so many steps encodes the corpus, if λ is between 0 and 1.
+def corpus_passes(prepared: Prepared, steps: int) -> dict[str, float]:
+    """Estimate how often each phase of a run encodes the corpus, if λ is between 0 and 1.
 
     A part of the corpus counts as a fraction. A transformer's embeddings of a small corpus stay in
     memory, and those of the base and the final model stay on disk.
+
+    Args:
+        prepared: the run.
+        steps: of a training.
     """
     settings, documents = prepared.settings, len(prepared.data.with_splits.joined.corpus)
     if prepared.model.base is not None:  # an adapter needs every text once
-        return 1.0
-    static, base, final = prepared.is_static, 1, 1
-    passes = base + final + (0 if settings.eval_steps is None else steps // settings.eval_steps)
-    if static:  # it encodes faster than a cache would be read
-        passes += 2  # base on dev, and the search for missing labels
+        return {"encode": 1.0, "train": 0.0}
+    evaluations = 0 if settings.eval_steps is None else steps // settings.eval_steps
+    static = float(prepared.is_static)  # it encodes faster than a cache would be read
     if not settings.guard:
-        return passes
+        ends = {"evaluate_after": 1.0, "review": static}
+        return {"evaluate_before": 1.0, "train": evaluations, **ends}
     part = 1.0 if static else min(1.0, GUARD_DOCUMENTS / documents)
-    mixtures = len(FINE if static else COARSE) - 1 + prepared.refits
     in_memory = part == 1.0 and not static
-    if in_memory:
-        return passes - final + mixtures + prepared.refits
-    ranking_for_the_guard, fine_tuned = 0 if static else 1, 1
-    return passes + ranking_for_the_guard + fine_tuned + part * mixtures
+    ranks_for_the_guard = part < 1.0
+    choosing = ranks_for_the_guard + part * (len(FINE if static else COARSE) - 1)
+    before = {"evaluate_dev": 1.0, "evaluate_before": static}
+    after = {
+        "evaluate_fine_tuned": 1.0 - (in_memory and not prepared.refits),
+        "evaluate_after": 1.0 - in_memory,
+        "review": static,
+    }
+    if not prepared.refits:
+        return {**before, "train": evaluations, "choose_mixing_weight": choosing, **after}
+    first = {TRIAL_FOLDER: evaluations, "choose_mixing_weight": choosing}
+    second = {"train": evaluations, "compare_trainings": part}
+    return {**before, **first, **second, **after}
 
 
 def _seconds_per_step(prepared: Prepared) -> float:

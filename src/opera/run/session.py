@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +19,7 @@ from opera.config.automatic import KINDS, automatic_rate, reason_for_steps
 from opera.config.training import FILES, TrainSettings
 from opera.core.arguments import RUN_FILE, absolute_path
 from opera.core.errors import TrainingError, is_out_of_memory
+from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.core.terminal import counted, log, shown
 from opera.data.loading import log_notes
@@ -55,6 +56,8 @@ class Session:
         resume: whether to continue an earlier session.
         callbacks: for the trainer: logging services and the user's callbacks.
         record: the content of ``run.json``.
+        planned: the estimated seconds of the phases that have not begun, by name; empty if the run
+            is too short to estimate.
     """
 
     prepared: Prepared
@@ -63,6 +66,7 @@ class Session:
     resume: bool
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]]
     record: RunRecord
+    planned: dict[str, float] = field(default_factory=dict)
 
     def update(self, **fields: Any) -> None:
         """Change fields of ``run.json`` and write the file."""
@@ -71,13 +75,24 @@ class Session:
 
     @contextmanager
     def phase(self, name: str, description: str) -> Iterator[None]:
-        """Log the description and the run's seconds so far, then time the block.
+        """Log the description, the run's time so far and the estimated time left; then time the
+        block.
 
         Raises:
             TrainingError: if memory runs out, with the settings to lower.
         """
         began = time.perf_counter()
-        log.info("%s (%.0f s so far)", description, began - self.started)
+        if name in self.planned:  # phases that the run has skipped take no time
+            names = list(self.planned)
+            self.planned = {later: self.planned[later] for later in names[names.index(name) :]}
+        left = sum(self.planned.values())
+        self.planned.pop(name, None)
+        log.info(
+            "%s (%s so far%s)",
+            description,
+            duration(began - self.started),
+            f", about {duration(left)} left" if left >= 1 else "",
+        )
         try:
             yield
         except (MemoryError, RuntimeError) as error:

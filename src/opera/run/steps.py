@@ -196,7 +196,9 @@ def train_and_write(session: Session) -> None:
     announce(prepared)
     if not (prepared.is_static or prepared.processes > 1 or session.resume):
         with session.phase("time", "timing a few steps"), suppress(TrainingError):
-            log.info("%s", time_run(prepared, session.started).sentence)
+            costs = time_run(prepared, session.started)
+            session.planned = {**costs.phases, "load": 0.0}
+            log.info("%s", costs.sentence)
     if prepared.model.base is not None:
         with session.phase("encode", "encoding all texts for the adapter"):
             prepared.encode()
