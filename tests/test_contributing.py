@@ -127,5 +127,5 @@ def test_evaluate_takes_the_measure(example, beir, static_model):
 
 def test_the_sql_of_a_data_set_runs_by_itself(capsys):
     database = run_example("The SQL of a data set")["database"]
-    assert database.sql("SELECT line, query, document FROM numbered").fetchall() == [(2, 0, 0), (3, 0, 1)]
+    assert database.sql("SELECT table_row, query_row, doc_row FROM numbered").fetchall() == [(2, 0, 0), (3, 0, 1)]
     assert "query" in capsys.readouterr().out

@@ -43,27 +43,29 @@ def add_tables(
     all_tables = [(kind, table) for kind, tables in texts.items() for table in tables]
     all_tables += [("pairs", table) for _, table in pairs]
     columns.check_used([(kind, table.name, table.columns) for kind, table in all_tables])
-    read: list[tuple[TableKind, str | None, Table, Roles]] = [
+    tables_by_kind: list[tuple[TableKind, str | None, Table, Roles]] = [
         (kind, None, table, _roles(table, ("id", "text"), kind, columns))
         for kind, tables in texts.items()
         for table in tables
     ]
-    of_pairs = [(split, table, _pair_roles(table, list(texts), columns)) for split, table in pairs]
+    pair_tables = [
+        (split, table, _pair_roles(table, list(texts), columns)) for split, table in pairs
+    ]
     for role in ("query", "document"):  # if only some tables have ids, OPERA numbers all texts
-        all_roles = [roles for _, _, roles in of_pairs]
+        all_roles = [roles for _, _, roles in pair_tables]
         negatives = role == "document" and any("negative" in roles for roles in all_roles)
         if negatives or not all(f"{role}_id" in roles for roles in all_roles):
             for roles in all_roles:
                 roles.pop(f"{role}_id", None)
-    read += [("pairs", *table) for table in of_pairs]
+    tables_by_kind += [("pairs", *table) for table in pair_tables]
     files: dict[str, list[str]] = {}  # files read in the same way share a note
-    for _, _, table, roles in read:
+    for _, _, table, roles in tables_by_kind:
         if not set(table.columns) <= STANDARD_COLUMNS and (note := note_of(table.columns, roles)):
             files.setdefault(note, []).append(table.short)
     for note, names in files.items():
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
         relation.notes.append(f"{names[0]}{more}: {note}")
-    for kind, split, table, roles in read:
+    for kind, split, table, roles in tables_by_kind:
         if kind == "pairs":
             add_pairs(relation, table, roles, split)
         else:
@@ -87,31 +89,33 @@ def add_pairs(
     """Add a table of pairs. ``split_name`` names the split of all rows; a column must not
     contradict it.
     """
-    lists, rows = relation.source(table, columns), "stream"
+    list_columns, source_sql = relation.source(table, columns), "stream"
     for role in NUMBERS:
-        if columns.get(role, [""])[0] in lists:
+        if columns.get(role, [""])[0] in list_columns:
             name = shown(columns.pop(role)[0])
             relation.note(f"ignored the lists in column {name}: a row has one {role}")
-    documents = [
-        (f"c{table.columns.index(name)}", name in lists, role == "negative", part)
+    document_columns = [
+        (f"c{table.columns.index(name)}", name in list_columns, role == "negative", part)
         for role in ("document", "negative")
         for part, name in enumerate(columns.get(role, ()), start=int(role == "negative"))
     ]
-    if len(documents) == 1 and not documents[0][1]:
+    if len(document_columns) == 1 and not document_columns[0][1]:
         text, negative, part = column_text(table, columns["document"]), "false", "0"
     else:
-        items = " || ".join(_items(*document, relation.lenient) for document in documents)
-        rows = f"(SELECT *, unnest({items}) AS item FROM stream)"
+        items = " || ".join(_items(*document, relation.lenient) for document in document_columns)
+        source_sql = f"(SELECT *, unnest({items}) AS item FROM stream)"
         text, negative, part = "item.text", "item.negative", "item.part"
-        rows += f" WHERE NOT ({negative} AND blank({text}))"  # an empty text cannot be a negative
+        source_sql += (
+            f" WHERE NOT ({negative} AND blank({text}))"  # an empty text cannot be a negative
+        )
     query, title = (
         column_text(table, columns.get("query")) or "NULL",
         column_text(table, columns.get("title")),
     )
     titles = f"CASE WHEN {negative} THEN '' ELSE {title} END" if title else "NULL"
-    splits, names, known = _split_sql(table, columns, split_name)
+    split, name_in_file, known_split = _split_sql(table, columns, split_name)
     values = {
-        "part": part, "split": splits, "split_name": names, "known_split": known,
+        "part": part, "split": split, "split_name": name_in_file, "known_split": known_split,
         "negative": negative, "query": query, "title": titles, "document": text,
         "query_key": f"text_key({query})", "document_key": f"document_key({titles}, {text})",
     }  # fmt: skip
@@ -119,7 +123,7 @@ def add_pairs(
         values[role] = column_text(table, columns.get(role)) or "NULL"
     truth = f"map {{'true': '1', 'false': '0'}}[lower({values['grade']})]"  # as Excel and pandas
     values["grade"] = f"coalesce({truth}, {values['grade']})"
-    relation.insert("pairs", table, columns, values, rows)
+    relation.insert("pairs", table, columns, values, source_sql)
 
 
 def _split_sql(table: Table, columns: Roles, split_name: str | None) -> tuple[str, str, str]:
@@ -127,17 +131,17 @@ def _split_sql(table: Table, columns: Roles, split_name: str | None) -> tuple[st
     split and it agrees with ``split_name``.
     """
     name = split_name or "train"
-    split, names = literal_sql(SPLIT_NAMES.get(name, name)), literal_sql(name)
+    split, split_name_in_file = literal_sql(SPLIT_NAMES.get(name, name)), literal_sql(name)
     if "split" not in columns:
-        return split, names, "true"
+        return split, split_name_in_file, "true"
     listed = ", ".join(f"'{name}': '{split}'" for name, split in SPLIT_NAMES.items())
     value = column_text(table, columns["split"])
     cell = f"lower(trim({value}, ' ' || chr(9) || chr(10) || chr(13)))"
-    of_row = f"map {{{listed}}}[{cell}]"
+    split_of_row = f"map {{{listed}}}[{cell}]"
     if split_name is None:
-        return f"coalesce({of_row}, {value})", cell, f"{of_row} IS NOT NULL"
-    known = f"coalesce({of_row}, {split}) = {split}"
-    return f"CASE WHEN {known} THEN {split} ELSE {value} END", names, known
+        return f"coalesce({split_of_row}, {value})", cell, f"{split_of_row} IS NOT NULL"
+    known_split = f"coalesce({split_of_row}, {split}) = {split}"
+    return f"CASE WHEN {known_split} THEN {split} ELSE {value} END", split_name_in_file, known_split
 
 
 def read_documents(
@@ -182,20 +186,20 @@ def _items(column: str, is_list: bool, negative: bool, part: int, lenient: bool)
     return f"list_transform(coalesce({column}, []), lambda text: {item})"
 
 
-def _pair_roles(table: Table, known: Sequence[TableKind], columns: Columns) -> Roles:
+def _pair_roles(table: Table, listed_kinds: Sequence[TableKind], columns: Columns) -> Roles:
     """The columns of a table of pairs by role. If there is a table of texts, pairs hold its ids."""
     kinds: dict[str, TableKind] = {"query": "queries", "document": "documents"}
     roles = columns.choose(table.columns, "pairs", table.name)
     for role, kind in kinds.items():
-        if kind in known and f"{role}_id" in roles:
+        if kind in listed_kinds and f"{role}_id" in roles:
             roles[role] = roles.pop(f"{role}_id")
-        elif kind not in known and role not in roles and f"{role}_id" in roles:
+        elif kind not in listed_kinds and role not in roles and f"{role}_id" in roles:
             raise DataError(
                 f"{table.name}: has ids of {kind} ({shown(roles[f'{role}_id'][0])}) but not "
                 f"their texts; pass the texts with --{kind} FILE"
             )
     _check_roles(table, kinds, roles, "pairs", columns)
-    if "documents" in known:
+    if "documents" in listed_kinds:
         roles.pop("title", None)
     return roles
 

@@ -80,10 +80,10 @@ def matching_name(column: str, names: Sequence[str]) -> str | None:
 
 def role_of(name: str, kind: TableKind) -> str | None:
     """The role of a column's name in a kind of table; ``None`` if OPERA does not recognise it."""
-    known, roles = normal(name), RECOGNISED[kind]
-    if known.rstrip("0123456789").rstrip("_").removesuffix("s") in roles.get("negative", ()):
+    normal_name, roles = normal(name), RECOGNISED[kind]
+    if normal_name.rstrip("0123456789").rstrip("_").removesuffix("s") in roles.get("negative", ()):
         return "negative"
-    return next((role for role, names in roles.items() if known in names), None)
+    return next((role for role, names in roles.items() if normal_name in names), None)
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ class Columns:
         columns_by_role: dict[str, list[str]] = {}
         for name in names:
             guessed = role_of(name, kind)
-            known = guessed is not None and guessed not in chosen and name not in named
-            if guessed is not None and known and (has_q or normal(name) != "a"):
+            is_free = guessed is not None and guessed not in chosen and name not in named
+            if guessed is not None and is_free and (has_q or normal(name) != "a"):
                 columns_by_role.setdefault(guessed, []).append(name)
         for role, columns in columns_by_role.items():
             if len(columns) > 1 and role != "negative":
@@ -246,7 +246,8 @@ def note_of(names: Sequence[str], used: Mapping[str, Sequence[str]]) -> str:
 
 
 Refuse = Callable[[IntArray, str, object], None]
-"""Takes the places of the values that break a rule, the rule, and the first value for the message.
+"""Takes the positions of the values that break a rule, the rule, and the first value for the
+message.
 """
 
 
@@ -264,16 +265,18 @@ def as_texts(
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    kind, valid = values.type, np.asarray(pc.invert(values.is_null(nan_is_null=not numbers)))
+    kind, has_value = values.type, np.asarray(pc.invert(values.is_null(nan_is_null=not numbers)))
     if is_list(kind) and numbers:
         return pa.nulls(len(values), LISTS_OF_TEXTS)
     if is_list(kind) and lists:
-        rows = np.asarray(pc.list_parent_indices(values))
+        list_positions = np.asarray(pc.list_parent_indices(values))
         texts = as_texts(
-            pc.list_flatten(values), name, lambda places, *why: refuse(rows[places], *why)
+            pc.list_flatten(values),
+            name,
+            lambda positions, *why: refuse(list_positions[positions], *why),
         )
         # Arrow's offsets also count the items of null lists
-        ends = np.cumsum(np.bincount(rows, minlength=len(values)))
+        ends = np.cumsum(np.bincount(list_positions, minlength=len(values)))
         return pa.ListArray.from_arrays(pa.array([0, *ends], pa.int32()), texts)
     if numbers and (pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         simple = pa.int8() if pa.types.is_boolean(kind) else pa.float64()
@@ -283,20 +286,20 @@ def as_texts(
         # larger floats may be rounded, so two ids may become one
         limit = 2 ** (np.finfo(kind.to_pandas_dtype()).nmant + 1)
         is_whole = (np.abs(floats) < limit) & (floats == np.floor(floats))
-        if (wrong := np.flatnonzero(valid & ~is_whole)).size:
+        if (wrong_positions := np.flatnonzero(has_value & ~is_whole)).size:
             rule = (
                 f"column {shown(name)} must be a text or a whole number, got {{}}; {kind} is exact "
                 f"only below {limit:,}: store the numbers as int64 or as texts"
             )
-            refuse(wrong, rule, floats[wrong[0]])
-        values = pa.array(np.where(is_whole, floats, 0).astype(np.int64), mask=~valid)
+            refuse(wrong_positions, rule, floats[wrong_positions[0]])
+        values = pa.array(np.where(is_whole, floats, 0).astype(np.int64), mask=~has_value)
     elif not any(is_kind(kind) for is_kind in _TEXTS_AND_INTEGERS):
-        if valid.any():
+        if has_value.any():
             allowed = "numbers" if numbers else "texts or whole numbers"
             rule = f"column {shown(name)} must contain {allowed}, but its type is {kind}"
-            refuse(np.flatnonzero(valid), rule, "")
+            refuse(np.flatnonzero(has_value), rule, "")
         # "0" avoids a second message, that the value is empty
-        return pc.if_else(pa.array(valid), "0", pa.scalar(None, pa.string()))
+        return pc.if_else(pa.array(has_value), "0", pa.scalar(None, pa.string()))
     return values.cast(pa.string())
 
 

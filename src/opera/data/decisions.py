@@ -66,17 +66,18 @@ class Decisions:
             self.of_test[chosen], self.first_rank[chosen], self.paths,
         )  # fmt: skip
 
-    def of_data_set(self, mixture: Mixture, number: int) -> Decisions:
+    def of_data_set(self, mixture: Mixture, set_number: int) -> Decisions:
         """Return the decisions about the pairs of a data set, with its rows.
 
         The rows of ``self`` must be those of the joined tables.
         """
-        (query, document), size = mixture.first_rows[number], len(mixture.data_sets[number].queries)
-        about_set = self.select((self.query_rows >= query) & (self.query_rows < query + size))
+        first_query_row, first_doc_row = mixture.first_rows[set_number]
+        end = first_query_row + len(mixture.data_sets[set_number].queries)
+        about_set = self.select((self.query_rows >= first_query_row) & (self.query_rows < end))
         return replace(
             about_set,
-            query_rows=about_set.query_rows - query,
-            doc_rows=about_set.doc_rows - document,
+            query_rows=about_set.query_rows - first_query_row,
+            doc_rows=about_set.doc_rows - first_doc_row,
         )
 
     def keys(self, data: RetrievalData) -> NDArray[np.int64]:
@@ -117,20 +118,22 @@ def read_decisions(
         np.nan_to_num(np.array(pairs["first_rank"].to_pylist(), dtype=np.float32), nan=NOT_KNOWN),
         ", ".join(map(str, paths)),
     )
-    by_id = pair_keys(decisions.query_rows, decisions.doc_rows)
-    keys = by_id if only_test else decisions.keys(mixture.joined)
+    keys_by_id = pair_keys(decisions.query_rows, decisions.doc_rows)
+    keys = keys_by_id if only_test else decisions.keys(mixture.joined)
     decided_pairs = np.stack([keys, decisions.of_test])
-    _, first, number = np.unique(decided_pairs, axis=1, return_index=True, return_inverse=True)
-    differs = decisions.relevant[first][number] != decisions.relevant
+    _, first_decisions, pair_numbers = np.unique(
+        decided_pairs, axis=1, return_index=True, return_inverse=True
+    )
+    differs = decisions.relevant[first_decisions][pair_numbers] != decisions.relevant
     if differs.any():
         example = decisions.select(differs)
-        (query,) = mixture.joined.queries.ids(example.query_rows[:1])
-        (document,) = mixture.joined.corpus.ids(example.doc_rows[:1])
+        (query_id,) = mixture.joined.queries.ids(example.query_rows[:1])
+        (doc_id,) = mixture.joined.corpus.ids(example.doc_rows[:1])
         raise DataError(
-            f"{decisions.paths}: {_named(query, document)} is wrong in one row, and correct or "
+            f"{decisions.paths}: {_named(query_id, doc_id)} is wrong in one row, and correct or "
             "missing in another; keep one of them"
         )
-    return decisions.select(np.isin(np.arange(len(number)), first)), notes
+    return decisions.select(np.isin(np.arange(len(pair_numbers)), first_decisions)), notes
 
 
 def _decided(listed: IdList, only_test: bool) -> IdList:
@@ -148,10 +151,10 @@ def _decided(listed: IdList, only_test: bool) -> IdList:
             f"{path}: column 'decision' is missing; {FILL_IN}. Only a run's suspicious_pairs.csv "
             "may lack it"
         )
-    for row, text in enumerate(kinds):
-        kinds[row] = kind = KEYS.get(text, text)
+    for list_row, text in enumerate(kinds):
+        kinds[list_row] = kind = KEYS.get(text, text)
         if kind not in (*DECISIONS, ""):
-            pair = _named(values["query_id"][row], values["doc_id"][row])
+            pair = _named(values["query_id"][list_row], values["doc_id"][list_row])
             raise DataError(
                 f"{path}: the decision about {pair} is {shown(text)}; it must be wrong, correct or "
                 "missing, or empty if there is none"
@@ -182,8 +185,8 @@ def with_decisions(mixture: Mixture, paths: Sequence[str | Path]) -> Mixture:
     mixture.joined.training_split()  # raises an error if train has no pair
     decisions, notes = read_decisions(mixture, paths)
     about_training, counts = decisions.select(~decisions.of_test), Counter[str]()
-    numbers = range(len(mixture.data_sets))
-    applied = [_applied(mixture, number, about_training, counts) for number in numbers]
+    set_numbers = range(len(mixture.data_sets))
+    applied = [_applied(mixture, set_number, about_training, counts) for set_number in set_numbers]
     data_sets = [data_set for data_set, _ in applied]
     if len(about_training.relevant) and not counts.total():
         raise DataError(
@@ -205,18 +208,18 @@ def with_decisions(mixture: Mixture, paths: Sequence[str | Path]) -> Mixture:
         changes.append(f"training ignores {counted(of_test, 'decision')} about test")
     notes = [*data_sets[0].notes, *notes, ", ".join(changes)]
     data_sets[0] = replace(data_sets[0], notes=tuple(notes))
-    decided = tuple(pairs for _, pairs in applied)
-    return replace(mixture.with_data_sets(data_sets), decided=decided)
+    decided_pairs = tuple(pairs for _, pairs in applied)
+    return replace(mixture.with_data_sets(data_sets), decided=decided_pairs)
 
 
 def _applied(
-    mixture: Mixture, number: int, decisions: Decisions, counts: Counter[str]
+    mixture: Mixture, set_number: int, decisions: Decisions, counts: Counter[str]
 ) -> tuple[RetrievalData, DecidedPairs]:
     """Apply decisions to a data set, and count the changes.
 
     Decisions about other data sets apply to pairs with the same texts, but add no pair.
     """
-    data, about_set = mixture.data_sets[number], decisions.of_data_set(mixture, number)
+    data, about_set = mixture.data_sets[set_number], decisions.of_data_set(mixture, set_number)
     relevant, wrong = about_set.select(about_set.relevant), decisions.select(~decisions.relevant)
     wrong_keys = wrong.keys(mixture.joined)
     relevant_keys = decisions.select(decisions.relevant).keys(mixture.joined)
@@ -226,7 +229,7 @@ def _applied(
         others = [qrels for other, qrels in data.splits.items() if other != name]
         if data.held_out is not None:
             others.append(data.held_out)
-        keys = text_keys(mixture.joined, judged.shifted(*mixture.first_rows[number]))
+        keys = text_keys(mixture.joined, judged.shifted(*mixture.first_rows[set_number]))
         is_wrong, is_confirmed = np.isin(keys, wrong_keys), np.isin(keys, relevant_keys)
         is_relevant = judged.grades > 0
         missing, blocked = _missing(data, judged, others, relevant)
@@ -266,20 +269,20 @@ def _missing(
     stay new to train. The second value counts such pairs.
     """
     keys = text_keys(data, qrels.relevant())
-    groups = data.query_group[qrels.query_rows]
+    judged_groups = data.query_group[qrels.query_rows]
     is_new = ~np.isin(relevant.keys(data), keys)
-    is_new &= np.isin(data.query_group[relevant.query_rows], groups)
-    none = np.empty(0, dtype=np.int32)
-    elsewhere = np.concatenate([none, *(other.relevant().doc_rows for other in others)])
-    only_elsewhere = np.setdiff1d(
-        data.document_group[elsewhere], data.document_group[qrels.relevant().doc_rows]
+    is_new &= np.isin(data.query_group[relevant.query_rows], judged_groups)
+    no_rows = np.empty(0, dtype=np.int32)
+    doc_rows_elsewhere = np.concatenate([no_rows, *(other.relevant().doc_rows for other in others)])
+    groups_elsewhere = np.setdiff1d(
+        data.document_group[doc_rows_elsewhere], data.document_group[qrels.relevant().doc_rows]
     )
-    blocked = is_new & np.isin(data.document_group[relevant.doc_rows], only_elsewhere)
+    blocked = is_new & np.isin(data.document_group[relevant.doc_rows], groups_elsewhere)
     missing = relevant.select(is_new & ~blocked)
     # the split may contain a copy of the query, with another id
-    order = np.argsort(groups, kind="stable")
-    places = np.searchsorted(groups[order], data.query_group[missing.query_rows])
-    query_rows = qrels.query_rows[order[places]].astype(np.int64)
+    order = np.argsort(judged_groups, kind="stable")
+    positions = np.searchsorted(judged_groups[order], data.query_group[missing.query_rows])
+    query_rows = qrels.query_rows[order[positions]].astype(np.int64)
     return replace(missing, query_rows=query_rows), int(blocked.sum())
 
 

@@ -38,11 +38,11 @@ TOO_LONG = (
     "no partner"
 )
 REJECTED = """
-    SELECT line, list(DISTINCT error_type) AS problems, any_value(csv_line) AS row
+    SELECT line AS record, list(DISTINCT error_type) AS problems, any_value(csv_line) AS text
     FROM rejected GROUP BY line ORDER BY line
 """
-"""SQL: the rows that DuckDB rejected. The first row of the file has the number 1, and empty lines
-count.
+"""SQL: the records that DuckDB rejected. The first record of the file, such as the header, has the
+number 1, and empty lines count.
 """
 
 
@@ -50,8 +50,8 @@ class DelimitedTable(TextFile):
     """A CSV or TSV file, or TREC qrels. Every value is a text, so the id 007 keeps its zeros.
 
     Quotation marks follow RFC 4180 in CSV. In other formats they are part of the text. A file
-    without a header has the columns 1, 2, ... The rows that DuckDB reads have the numbers 0, 1, ...
-    in the relation. A row that it rejects has its number in the file, with a minus sign.
+    without a header has the columns 1, 2, ... The table rows that DuckDB reads are 0, 1, ... A
+    record that it rejects has its number in the file, with a minus sign, as its table row.
 
     Args:
         path: the file.
@@ -70,13 +70,13 @@ class DelimitedTable(TextFile):
     ) -> None:
         self.path, self.encoding = path, encoding
         lines_with_text = (pair for pair in enumerate(self.lines(), 1) if pair[1].strip())
-        number, first_line = next(lines_with_text, (0, ""))
+        line, first_line = next(lines_with_text, (0, ""))
         unquoted = re.sub(r'"[^"]*"?', "", first_line)
         self.delimiter = "\t" if tabs or header is None else max(",;\t|", key=unquoted.count)
         stated = header and STATED_DELIMITER.fullmatch(first_line)
         if stated:
             self.delimiter = stated[1].replace("\\t", "\t")
-        self._lines_before = number if stated else 0
+        self._lines_before = line if stated else 0
         self._is_trec, self._is_quoted = header is None, not (header is None or tabs)
         self.first_line = first_line.split() if header is None else self._first_row()
         if not self.first_line:
@@ -85,7 +85,7 @@ class DelimitedTable(TextFile):
         names = self.first_line if self.has_header else map(str, range(1, 1 + len(self.first_line)))
         super().__init__(str(path), TREC_COLUMNS if header is None else list(names), path.name)
         self.has_apostrophes = {*self.columns} - {"document_id"} == PAIRS_COLUMNS
-        self._rejected: set[int] = set()
+        self._rejected_records: set[int] = set()
 
     def _first_row(self) -> list[str]:
         """Return the fields of the first row that is not blank.
@@ -93,9 +93,9 @@ class DelimitedTable(TextFile):
         Raises:
             DataError: if it cannot be read.
         """
-        rows, line = islice(self._rows(strict=True), self._lines_before, None), 1
+        records, line = islice(self._records(strict=True), self._lines_before, None), 1
         try:
-            for line, fields in rows:  # noqa: B007 - for the message
+            for line, fields in records:  # noqa: B007 - for the message
                 if any(map(str.strip, fields)):
                     check_characters(self.delimiter.join(fields), self.encoding)
                     return fields
@@ -105,12 +105,12 @@ class DelimitedTable(TextFile):
             raise DataError(f"{self.path}:{line}: {error}") from None
         return []
 
-    def _rows(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-        """Yield the first line and the fields of each row, also of empty lines."""
-        rows, first = self._reader(self.lines(""), strict=strict), 1
-        for fields in rows:
-            yield first, fields
-            first = rows.line_num + 1
+    def _records(self, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+        """Yield the first line and the fields of each record, also of empty lines."""
+        reader, line = self._reader(self.lines(""), strict=strict), 1
+        for fields in reader:
+            yield line, fields
+            line = reader.line_num + 1
 
     def _reader(self, lines: Iterable[str], *, strict: bool = False) -> Any:
         """Split lines into fields, for the header and for messages."""
@@ -126,13 +126,13 @@ class DelimitedTable(TextFile):
 
         ``folder`` may get a copy of the file in the form that DuckDB reads.
         """
-        places = range(len(self._named_columns))
-        columns = ", ".join(f"c{place}: 'VARCHAR'" for place in places)
-        blank = " AND ".join(f"coalesce(blank(c{place}), true)" for place in places)
+        column_numbers = range(len(self._named_columns))
+        columns = ", ".join(f"c{number}: 'VARCHAR'" for number in column_numbers)
+        blank = " AND ".join(f"coalesce(blank(c{number}), true)" for number in column_numbers)
         mark = "'\"'" if self._is_quoted else "''"
         return f"""
             FROM (
-                SELECT row_number() OVER () - 1 AS line, *
+                SELECT row_number() OVER () - 1 AS table_row, *
                 FROM read_csv(
                     {literal_sql(str(self._readable(folder)))}, columns={{{columns}}},
                     delim={literal_sql(self.delimiter)}, quote={mark}, escape={mark}, comment='',
@@ -167,31 +167,34 @@ class DelimitedTable(TextFile):
                 file.write("\t".join(line.split()) + "\n" if self._is_trec else line)
         return copy
 
-    def add_rejected(self, rows: Sequence[tuple[int, list[str], str]], problems: Problems) -> None:
-        """Collect the rows that DuckDB rejected.
+    def add_rejected(
+        self, records: Sequence[tuple[int, list[str], str]], problems: Problems
+    ) -> None:
+        """Collect the records that DuckDB rejected: number, reasons and text.
 
         Raises:
-            DataError: for a row without an end, which may hide the rows after it.
+            DataError: for a record without an end, which may hide the rows after it.
         """
-        self._rejected = {number for number, _, _ in rows}
-        for number, reasons, row in rows:
-            text = row.strip("\r\n")
+        self._rejected_records = {record for record, _, _ in records}
+        for record, reasons, text_of_record in records:
+            text = text_of_record.strip("\r\n")
             if "LINE SIZE OVER MAXIMUM" in reasons:
-                raise DataError(f"{self.place(-number)}: {TOO_LONG}")
+                raise DataError(f"{self.location(-record)}: {TOO_LONG}")
             if "UNQUOTED VALUE" in reasons and "\n" in text:
-                raise DataError(f"{self.place(-number)}: {QUOTES}")
+                raise DataError(f"{self.location(-record)}: {QUOTES}")
             fields: list[str] = next(self._reader(text.splitlines(keepends=True)), [])
             if not any(map(str.strip, fields)):
                 continue
-            problem = self._problem(number, reasons, fields)
-            problems.add_unreadable(self, -number, problem.rule, problem.value)
+            problem = self._problem(record, reasons, fields)
+            problems.add_unreadable(self, -record, problem.rule, problem.value)
 
-    def _problem(self, number: int, reasons: list[str], fields: list[str]) -> BadRow:
-        """Say why DuckDB rejected a row."""
+    def _problem(self, record: int, reasons: list[str], fields: list[str]) -> BadRow:
+        """Say why DuckDB rejected a record."""
         if "INVALID ENCODING" in reasons:
-            first, (following, *_) = self.line(-number), (*self._lines_of_rows[0][number:], None)
+            record_lines, _ = self._lines_of_records
+            start, end = record_lines[record - 1], next(iter(record_lines[record:]), None)
             try:
-                lines = islice(self.lines(), first - 1, following and following - 1)
+                lines = islice(self.lines(), start - 1, end and end - 1)
                 check_characters("".join(lines), self.encoding)
             except BadRow as error:
                 return error
@@ -204,23 +207,23 @@ class DelimitedTable(TextFile):
             f"{len(fields)}: {shown(text)}",
         )
 
-    def line(self, number: int) -> int:
-        """Return the line of a row, from its number in the relation."""
-        every_line, read_lines = self._lines_of_rows
-        return int(every_line[-number - 1] if number < 0 else read_lines[number])
+    def line(self, table_row: int) -> int:
+        """Return the first line of a table row."""
+        record_lines, row_lines = self._lines_of_records
+        return int(record_lines[-table_row - 1] if table_row < 0 else row_lines[table_row])
 
     @cached_property
-    def _lines_of_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The first line of every row, and of every row that DuckDB read."""
-        rows = list(self._rows())
+    def _lines_of_records(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The first line of every record, and of every table row that DuckDB read."""
+        records = list(self._records())
         one_column = len(self.columns) == 1  # its empty lines are rows
         was_read = [
-            number > self._lines_before
-            and number not in self._rejected
+            record > self._lines_before
+            and record not in self._rejected_records
             and (one_column or bool("".join(fields).strip() if self._is_trec else fields))
-            for number, (_, fields) in enumerate(rows, 1)
+            for record, (_, fields) in enumerate(records, 1)
         ]
-        lines = np.array([line for line, _ in rows])
+        lines = np.array([line for line, _ in records])
         return lines, lines[np.array(was_read)]
 
 

@@ -26,7 +26,6 @@ from opera.data.tables import Table
 from opera.data.texts import TextTable, without_extra_space
 
 IDS = ("query_id", "doc_id")
-TEXTS = ("query", "document")
 CUT = "…"
 """The end of a shortened text in a list."""
 
@@ -77,11 +76,11 @@ def with_teacher(mixture: Mixture, path: Path) -> Mixture:
         for name in ("query_row", "doc_row", "set")
     )
     data_sets = []
-    parts = zip(mixture.data_sets, mixture.first_rows, strict=True)
-    for number, (data_set, (first_query, first_document)) in enumerate(parts):
-        scored = set_numbers == number
-        rows = query_rows[scored] - first_query, doc_rows[scored] - first_document
-        teacher = TeacherScores.from_arrays(*rows, scores[scored]) if scored.any() else None
+    sets = zip(mixture.data_sets, mixture.first_rows, strict=True)
+    for set_number, (data_set, (first_query_row, first_doc_row)) in enumerate(sets):
+        scored = set_numbers == set_number
+        rows_in_set = query_rows[scored] - first_query_row, doc_rows[scored] - first_doc_row
+        teacher = TeacherScores.from_arrays(*rows_in_set, scores[scored]) if scored.any() else None
         data_sets.append(replace(data_set, teacher=teacher))
     data_sets[0] = replace(data_sets[0], notes=(*data_sets[0].notes, *notes))
     return mixture.with_data_sets(data_sets)
@@ -126,30 +125,34 @@ def match_pairs(
     """
     tables, notes, joined = [], list[str](), mixture.joined
     for path, _, table, list_notes in lists:
-        queries, documents = table["query_id"], table["doc_id"]
-        rows = _rows_of(queries, joined.queries), _rows_of(documents, joined.corpus)
-        of_query, of_document = (
-            np.searchsorted(firsts, rows_of_set, side="right") - 1
-            for firsts, rows_of_set in zip(np.array(mixture.first_rows).T, rows, strict=True)
+        query_ids, doc_ids = table["query_id"], table["doc_id"]
+        query_rows, doc_rows = (
+            _find_rows(query_ids, joined.queries),
+            _find_rows(doc_ids, joined.corpus),
         )
-        known = (rows[0] >= 0) & (rows[1] >= 0) & (of_query == of_document)
-        for name, texts, of_texts in zip(TEXTS, (joined.queries, joined.corpus), rows, strict=True):
-            if name in table.column_names and len(known):
-                _check_texts(path, name, table[name].to_pylist(), texts, of_texts)
-        count = f"{path}: {known.sum():,} of {counted(len(known), noun)} match {joined.title}"
-        if len(known) and known.sum() < max(1, least * len(known)):
-            row = int(np.flatnonzero(~known)[0])
-            pair = f"query {shown(queries[row].as_py())}, document {shown(documents[row].as_py())}"
+        first_query_rows, first_doc_rows = np.array(mixture.first_rows).T
+        query_sets = np.searchsorted(first_query_rows, query_rows, side="right") - 1
+        doc_sets = np.searchsorted(first_doc_rows, doc_rows, side="right") - 1
+        in_data = (query_rows >= 0) & (doc_rows >= 0) & (query_sets == doc_sets)
+        sides = ("query", joined.queries, query_rows), ("document", joined.corpus, doc_rows)
+        for name, texts, text_rows in sides:
+            if name in table.column_names and len(in_data):
+                _check_texts(path, name, table[name].to_pylist(), texts, text_rows)
+        count = f"{path}: {in_data.sum():,} of {counted(len(in_data), noun)} match {joined.title}"
+        if len(in_data) and in_data.sum() < max(1, least * len(in_data)):
+            list_row = int(np.flatnonzero(~in_data)[0])
+            query_id, doc_id = query_ids[list_row].as_py(), doc_ids[list_row].as_py()
+            pair = f"query {shown(query_id)}, document {shown(doc_id)}"
             advice = SPREADSHEET.format(noun)
             if not mixture.is_single:
                 names = ", ".join(data_set.name for data_set in mixture.data_sets)
                 advice = f"ids must be SET/ID, where SET is one of {names}"
             raise DataError(f"{count}; {pair} is not there; {advice}")
-        notes += list_notes + [f"{count}; OPERA ignores the rest"] * (not known.all())
-        numbers = {"query_row": rows[0], "doc_row": rows[1], "set": of_query}
+        notes += list_notes + [f"{count}; OPERA ignores the rest"] * (not in_data.all())
+        numbers = {"query_row": query_rows, "doc_row": doc_rows, "set": query_sets}
         for name, values in numbers.items():
             table = table.append_column(name, pa.array(values, pa.int64()))
-        tables.append(table.filter(pa.array(known)))
+        tables.append(table.filter(pa.array(in_data)))
     return pa.concat_tables(tables, promote_options="default"), notes
 
 
@@ -180,8 +183,8 @@ def read_lists(
         columns = {name: column for name, column in zip(wanted, names, strict=True) if column}
         with TemporaryDirectory() as folder:
             relation = Relation(Path(folder), skip_bad_rows=options.skip_bad_rows, notes=notes)
-            rows = _checked_rows(relation, table, columns)
-        lists.append(IdList(file, frozenset(map(normal, table.columns)), rows, notes))
+            checked = _checked_rows(relation, table, columns)
+        lists.append(IdList(file, frozenset(map(normal, table.columns)), checked, notes))
     return lists
 
 
@@ -209,34 +212,34 @@ def _checked_rows(relation: Relation, table: Table, columns: Mapping[str, str]) 
     return relation.db.sql(f"SELECT {', '.join(columns)} FROM id_list").to_arrow_table()
 
 
-def _rows_of(ids: pa.ChunkedArray, table: TextTable) -> IntArray:
-    """The row of each id, or -1. White space around an id is ignored, since editors may add it."""
+def _find_rows(ids: pa.ChunkedArray, table: TextTable) -> IntArray:
+    """The text row of each id, or -1. White space around an id is ignored: editors may add it."""
     ids = ids.cast(pa.string())  # an empty column has the type null
-    rows, trimmed = table.find_rows(ids), table.find_rows(pc.utf8_trim_whitespace(ids))
-    return np.where(rows < 0, trimmed, rows)
+    text_rows, trimmed = table.find_rows(ids), table.find_rows(pc.utf8_trim_whitespace(ids))
+    return np.where(text_rows < 0, trimmed, text_rows)
 
 
 def _check_texts(
-    path: Path, name: str, listed: list[str], table: TextTable, rows: IntArray
+    path: Path, name: str, listed: list[str], table: TextTable, text_rows: IntArray
 ) -> None:
     """Reject a list that has other texts than the data under the same ids. An empty text of the
     data is unknown."""
-    known = np.flatnonzero(rows >= 0)
-    texts = table.texts(rows[known])
-    listed = [listed[number] for number in known]
-    different = [
-        number
-        for number, text in enumerate(listed)
-        if texts[number] and not begins(texts[number], text)
+    known_positions = np.flatnonzero(text_rows >= 0)
+    texts = table.texts(text_rows[known_positions])
+    listed = [listed[position] for position in known_positions]
+    wrong_positions = [
+        position
+        for position, text in enumerate(listed)
+        if texts[position] and not begins(texts[position], text)
     ]
-    if different:
-        first = different[0]
+    if wrong_positions:
+        first = wrong_positions[0]
+        (text_id,) = table.ids(text_rows[known_positions[[first]]])
         raise DataError(
-            f"{path}: {name} {shown(table.ids(rows[known[first : first + 1]])[0])} is "
-            f"{shown(listed[first])} in the list but {shown(texts[first])} in the data "
-            f"({len(different):,} of {len(known):,} rows differ); ids that are row numbers change "
-            "with the data, so write the list again; if you only corrected texts, delete the "
-            f"column {shown(name)}"
+            f"{path}: {name} {shown(text_id)} is {shown(listed[first])} in the list but "
+            f"{shown(texts[first])} in the data ({len(wrong_positions):,} of {len(texts):,} rows "
+            "differ); ids that are row numbers change with the data, so write the list again; if "
+            f"you only corrected texts, delete the column {shown(name)}"
         )
 
 

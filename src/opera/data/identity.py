@@ -41,14 +41,16 @@ def query_documents(
         query_rows: int ``[n]``, rows of the query table.
 
     Returns:
-        Positions in ``query_rows``, and rows of the corpus: both int64 ``[m]``.
+        Positions in ``query_rows``, and document rows: both int64 ``[m]``.
     """
-    queries, titled = data.queries.digests[query_rows], data.corpus.titled_rows
-    position, document = equal_positions(queries, data.corpus.digests)
-    position_by_text, document_by_text = equal_positions(queries, data.corpus.text_digests[titled])
+    query_digests, titled_rows = data.queries.digests[query_rows], data.corpus.titled_rows
+    positions, doc_rows = equal_positions(query_digests, data.corpus.digests)
+    positions_by_text, titled_by_text = equal_positions(
+        query_digests, data.corpus.text_digests[titled_rows]
+    )
     return (
-        np.concatenate([position, position_by_text]),
-        np.concatenate([document, titled[document_by_text]]),
+        np.concatenate([positions, positions_by_text]),
+        np.concatenate([doc_rows, titled_rows[titled_by_text]]),
     )
 
 
@@ -69,21 +71,21 @@ def documents_that_are_queries(data: RetrievalData, qrels: Qrels) -> NDArray[np.
     BEIR leaves this document out of the query's ranking, unless it is relevant to the query.
 
     Returns:
-        int64 ``[n]``, a row of the corpus for each judged query; -1 if there is none.
+        int64 ``[n]``, the document row of each judged query; -1 if there is none.
     """
-    rows = data.corpus.find_rows(data.queries.id_column(qrels.query_rows))
-    candidates = np.flatnonzero(rows >= 0)
+    doc_rows = data.corpus.find_rows(data.queries.id_column(qrels.query_rows))
+    query_indices = np.flatnonzero(doc_rows >= 0)
     texts = zip(
-        data.queries.texts(qrels.query_rows[candidates], "text"),
-        data.corpus.texts(rows[candidates]),
-        data.corpus.texts(rows[candidates], "text"),
+        data.queries.texts(qrels.query_rows[query_indices], "text"),
+        data.corpus.texts(doc_rows[query_indices]),
+        data.corpus.texts(doc_rows[query_indices], "text"),
         strict=True,
     )
     same = [query.split() in (titled.split(), text.split()) for query, titled, text in texts]
-    judged = np.isin(pair_keys(qrels.query_rows, rows), qrels.relevant().keys)
-    is_query = np.zeros(len(rows), dtype=bool)
-    is_query[candidates] = same
-    return np.where(is_query & ~judged, rows, -1)
+    judged = np.isin(pair_keys(qrels.query_rows, doc_rows), qrels.relevant().keys)
+    is_query = np.zeros(len(doc_rows), dtype=bool)
+    is_query[query_indices] = same
+    return np.where(is_query & ~judged, doc_rows, -1)
 
 
 def copy_notes(data: RetrievalData) -> list[str]:
@@ -114,12 +116,16 @@ def merge_copies(data: RetrievalData) -> RetrievalData:
     weights. Other splits do not change.
     """
     train = data.split("train")
-    query_rows = first_in(data.query_group, train.query_rows[train.query_index])
-    doc_rows = first_in(data.document_group, train.doc_rows)
-    keys, pair = np.unique(pair_keys(query_rows, doc_rows), return_inverse=True)
+    query_rows = first_copies(data.query_group, train.query_rows[train.query_index])
+    doc_rows = first_copies(data.document_group, train.doc_rows)
+    keys, merged_pair = np.unique(pair_keys(query_rows, doc_rows), return_inverse=True)
     grades = np.full(len(keys), np.iinfo(np.int32).min, dtype=np.int32)
-    np.maximum.at(grades, pair, train.grades)
-    sums = None if train.weights is None else np.bincount(pair, train.weights).astype(np.float32)
+    np.maximum.at(grades, merged_pair, train.grades)
+    sums = (
+        None
+        if train.weights is None
+        else np.bincount(merged_pair, train.weights).astype(np.float32)
+    )
     merged = Qrels.from_arrays(*split_keys(keys), grades, sums)
     return replace(data, splits={**data.splits, "train": merged})
 
@@ -130,9 +136,9 @@ def teacher_by_text(data: RetrievalData, teacher: TeacherScores) -> TeacherScore
     return TeacherScores.from_arrays(*groups, teacher.scores)
 
 
-def first_in(group: NDArray[np.int32], rows: IntArray) -> NDArray[np.int64]:
-    """Return for each row the smallest one of ``rows`` with the same text: int64."""
-    groups, number = np.unique(group[rows], return_inverse=True)
-    first = np.full(len(groups), np.iinfo(np.int64).max)
-    np.minimum.at(first, number, rows)
-    return first[number]
+def first_copies(group: NDArray[np.int32], text_rows: IntArray) -> NDArray[np.int64]:
+    """Return for each row the smallest one of ``text_rows`` with the same text: int64."""
+    groups, group_numbers = np.unique(group[text_rows], return_inverse=True)
+    first_rows = np.full(len(groups), np.iinfo(np.int64).max)
+    np.minimum.at(first_rows, group_numbers, text_rows)
+    return first_rows[group_numbers]

@@ -39,26 +39,26 @@ CREATE MACRO number(t) AS TRY_CAST(t AS DOUBLE);
 -- Missing values are empty texts. The part orders the documents of a file: negatives come after all
 -- positives. split_name is the source's name of the split, if it has one.
 CREATE TABLE pairs (
-    file SMALLINT, line BIGINT, part UTINYINT, split VARCHAR, split_name VARCHAR,
+    file SMALLINT, table_row BIGINT, part UTINYINT, split VARCHAR, split_name VARCHAR,
     known_split BOOLEAN, negative BOOLEAN, query_id VARCHAR, query VARCHAR, document_id VARCHAR,
     title VARCHAR, document VARCHAR, grade VARCHAR, weight VARCHAR, score VARCHAR,
     query_key UBIGINT, document_key UBIGINT
 );
 
 CREATE TABLE texts (
-    kind VARCHAR, file SMALLINT, line BIGINT, id VARCHAR, title VARCHAR, text VARCHAR
+    kind VARCHAR, file SMALLINT, table_row BIGINT, id VARCHAR, title VARCHAR, text VARCHAR
 );
 
 -- A list of pairs of the data, such as decisions or a teacher's scores.
 CREATE TABLE id_list (
-    file SMALLINT, line BIGINT, query_id VARCHAR, doc_id VARCHAR, query VARCHAR, document VARCHAR,
+    file SMALLINT, table_row BIGINT, query_id VARCHAR, doc_id VARCHAR, query VARCHAR, document VARCHAR,
     decision VARCHAR, split VARCHAR, first_rank VARCHAR, score VARCHAR
 );
 
 -- The names by which a pair calls its texts. A pair of files that belong to a table of texts
 -- (variables query_by and document_by) has an id ('id') or the text ('text'). Other pairs ('pair')
--- have the text, or an id that an earlier pair has with its text. place orders pairs by first
--- appearance.
+-- have the text, or an id that an earlier pair has with its text. pair_order orders pairs by
+-- first appearance.
 CREATE MACRO name_of(called_by, t, id, key) AS CASE
     WHEN called_by = 'id' THEN CASE WHEN t IS NOT NULL THEN id_key(t) END
     WHEN called_by = 'text' OR id IS NULL THEN key
@@ -68,7 +68,7 @@ END;
 CREATE VIEW named_pairs AS
 SELECT
     *,
-    (file::BIGINT << 48) | (part::BIGINT << 40) | rowid AS place,
+    (file::BIGINT << 48) | (part::BIGINT << 40) | rowid AS pair_order,
     name_of(getvariable('query_by'), query, query_id, query_key) AS query_name,
     name_of(getvariable('document_by'), document, document_id, document_key) AS document_name
 FROM pairs;
@@ -82,12 +82,12 @@ CREATE MACRO is_relevant(negative, grade, weight) AS
 -- A row per pair and side.
 CREATE VIEW sides AS
 SELECT
-    'query' AS side, getvariable('query_by') AS called_by, file, line, place, query_id AS id,
-    '' AS title, query AS text, query_key AS key, query_name AS name
+    'query' AS side, getvariable('query_by') AS called_by, file, table_row, pair_order,
+    query_id AS id, '' AS title, query AS text, query_key AS key, query_name AS name
 FROM named_pairs
 UNION ALL
 SELECT
-    'document', getvariable('document_by'), file, line, place, document_id,
+    'document', getvariable('document_by'), file, table_row, pair_order, document_id,
     coalesce(title, ''), document, document_key, document_name
 FROM named_pairs;
 
@@ -104,15 +104,15 @@ SELECT
     CASE kind WHEN 'queries' THEN 'query' ELSE 'document' END AS side,
     id,
     text,
-    row_number() OVER (PARTITION BY kind ORDER BY rowid) - 1 AS number,
+    row_number() OVER (PARTITION BY kind ORDER BY rowid) - 1 AS text_row,
     blank(text) AND blank(title) AS empty
 FROM texts;
 
 -- == repeated ids ==
 -- The rows of a table of texts whose id occurs in an earlier row, and the first such row.
-SELECT texts.file, texts.line, id, first
+SELECT texts.file, texts.table_row, id, first_location
 FROM texts JOIN (
-    SELECT kind, id, min(rowid) AS first_row, arg_min([file, line], rowid) AS first
+    SELECT kind, id, min(rowid) AS first_row, arg_min([file, table_row], rowid) AS first_location
     FROM texts WHERE kind = $kind GROUP BY kind, id HAVING count(*) > 1
 ) USING (kind, id)
 WHERE texts.rowid != first_row
@@ -129,92 +129,98 @@ WHERE sides.side = $side LIMIT 1;
 -- == list answered rows ==
 -- Published data only: an answered row has a document with a text.
 CREATE OR REPLACE TABLE answered AS
-SELECT DISTINCT file, line FROM pairs WHERE NOT negative AND NOT blank(document);
+SELECT DISTINCT file, table_row FROM pairs WHERE NOT negative AND NOT blank(document);
 
 -- == count empty texts ==
 SELECT
     (SELECT count(*) FROM pairs WHERE blank(document)),
-    (SELECT count(DISTINCT (file, line)) FROM pairs SEMI JOIN answered USING (file, line)
+    (SELECT count(DISTINCT (file, table_row)) FROM pairs SEMI JOIN answered USING (file, table_row)
      WHERE blank(query));
 
 -- == delete empty texts ==
 DELETE FROM pairs
-WHERE blank(document) OR blank(query) OR (file, line) NOT IN (SELECT (file, line) FROM answered);
+WHERE blank(document) OR blank(query)
+    OR (file, table_row) NOT IN (SELECT (file, table_row) FROM answered);
 
 -- == number ==
 -- known: the texts by name. Listed texts are known before the first pair. A text of pairs has the
--- place of the first pair that contains it. Equal texts, and equal ids, are one text.
+-- order of the first pair that contains it. text_row is its row in the table of texts. Equal texts, and equal ids, are one text.
 CREATE OR REPLACE TABLE known AS
-SELECT side, id_key(id) AS name, NULL::UBIGINT AS key, -1::BIGINT AS first, number, empty
+SELECT side, id_key(id) AS name, NULL::UBIGINT AS key, -1::BIGINT AS first_order, text_row, empty
 FROM listed WHERE called_by(side) = 'id'
 UNION ALL
-SELECT side, text_key(text), NULL, -1, min(number), false
+SELECT side, text_key(text), NULL, -1, min(text_row), false
 FROM listed WHERE called_by(side) = 'text' GROUP BY side, text_key(text)
 UNION ALL
-SELECT side, name, key, first, dense_rank() OVER (PARTITION BY side ORDER BY first) - 1, false
+SELECT
+    side, name, key, first_order,
+    dense_rank() OVER (PARTITION BY side ORDER BY first_order) - 1, false
 FROM (
-    SELECT side, name, arg_min(key, place) AS key, min(place) AS first
+    SELECT side, name, arg_min(key, pair_order) AS key, min(pair_order) AS first_order
     FROM (
-        SELECT side, key AS name, key, place FROM sides
+        SELECT side, key AS name, key, pair_order FROM sides
         WHERE called_by = 'pair' AND text IS NOT NULL
         UNION ALL
-        SELECT side, name, key, place FROM sides
+        SELECT side, name, key, pair_order FROM sides
         WHERE called_by = 'pair' AND text IS NOT NULL AND id IS NOT NULL
     )
     GROUP BY side, name
 );
 
--- numbered: the pairs with the numbers of their texts, and numbers instead of texts.
+-- numbered: the pairs with the rows of their texts; grades, weights and scores are numbers.
 CREATE OR REPLACE TABLE numbered AS
 SELECT
-    file, line, place, split, negative,
-    queries.number::INTEGER AS query,
-    documents.number::INTEGER AS document,
+    file, table_row, pair_order, split, negative,
+    queries.text_row::INTEGER AS query_row,
+    documents.text_row::INTEGER AS doc_row,
     number(grade)::FLOAT AS grade,
     number(weight)::FLOAT AS weight,
     number(score)::FLOAT AS score,
     coalesce(queries.empty OR documents.empty, false) AS empty
 FROM named_pairs
 LEFT JOIN known AS queries
-    ON queries.side = 'query' AND queries.name = query_name AND queries.first <= place
+    ON queries.side = 'query' AND queries.name = query_name AND queries.first_order <= pair_order
 LEFT JOIN known AS documents
-    ON documents.side = 'document' AND documents.name = document_name AND documents.first <= place;
+    ON documents.side = 'document' AND documents.name = document_name
+    AND documents.first_order <= pair_order;
 
 -- == pairs of unknown texts ==
-SELECT file, line, CASE called_by WHEN 'pair' THEN id ELSE text END AS name
+SELECT file, table_row, CASE called_by WHEN 'pair' THEN id ELSE text END AS name
 FROM sides JOIN (
-    SELECT place, query, document FROM numbered WHERE query IS NULL OR document IS NULL
-) USING (place)
+    SELECT pair_order, query_row, doc_row FROM numbered
+    WHERE query_row IS NULL OR doc_row IS NULL
+) USING (pair_order)
 WHERE side = $side AND name IS NOT NULL
-    AND CASE side WHEN 'query' THEN query ELSE document END IS NULL
-ORDER BY place;
+    AND CASE side WHEN 'query' THEN query_row ELSE doc_row END IS NULL
+ORDER BY pair_order;
 
 -- == ids of two texts ==
-SELECT file, line, id
+SELECT file, table_row, id
 FROM sides JOIN known USING (side, name)
 WHERE side = $side AND called_by = 'pair' AND id IS NOT NULL AND text IS NOT NULL
-    AND known.key != sides.key AND first <= place;
+    AND known.key != sides.key AND first_order <= pair_order;
 
 -- == relevant pairs of empty texts ==
-SELECT file, line, NULL FROM numbered WHERE empty AND is_relevant(negative, grade, weight);
+SELECT file, table_row, NULL FROM numbered WHERE empty AND is_relevant(negative, grade, weight);
 
 -- == delete unknown pairs ==
-DELETE FROM numbered WHERE query IS NULL OR document IS NULL;
+DELETE FROM numbered WHERE query_row IS NULL OR doc_row IS NULL;
 
 -- == texts of pairs ==
--- Texts without an id get the letter of their side and their number. Dashes make such an id differ
+-- Texts without an id get the letter of their side and their row. Dashes make such an id differ
 -- from the ids in the data.
 SELECT
-    coalesce(id, left(side, 1) || number || repeat('-', coalesce(dashes, 0))) AS id,
-    title, text, number
+    coalesce(id, left(side, 1) || text_row || repeat('-', coalesce(dashes, 0))) AS id,
+    title, text, text_row
 FROM sides
-JOIN (SELECT DISTINCT first, number FROM known WHERE side = $side) ON place = first
+JOIN (SELECT DISTINCT first_order, text_row FROM known WHERE side = $side)
+    ON pair_order = first_order
 LEFT JOIN (
     SELECT
         regexp_extract(id, '^.([0-9]+)(-*)$', 1) AS digits,
         max(length(regexp_extract(id, '^.([0-9]+)(-*)$', 2))) + 1 AS dashes
     FROM sides WHERE side = $side AND left(id, 1) = left(side, 1) GROUP BY digits
-) ON digits = number::VARCHAR
+) ON digits = text_row::VARCHAR
 WHERE side = $side;
 
 -- == longest text of pairs ==
@@ -229,12 +235,12 @@ GROUP BY split HAVING len(names) > 1;
 SELECT split FROM pairs GROUP BY split ORDER BY min(rowid);
 
 -- == teacher ==
-SELECT query, document, score FROM numbered WHERE score IS NOT NULL ORDER BY place;
+SELECT query_row, doc_row, score FROM numbered WHERE score IS NOT NULL ORDER BY pair_order;
 
 -- == count pairs of empty texts ==
-SELECT split, count(*), arg_min(query, place), arg_min(document, place)
+SELECT split, count(*), arg_min(query_row, pair_order), arg_min(doc_row, pair_order)
 FROM numbered WHERE empty AND is_relevant(negative, grade, weight)
-GROUP BY split ORDER BY min(place);
+GROUP BY split ORDER BY min(pair_order);
 
 -- == delete pairs of empty texts ==
 DELETE FROM numbered WHERE empty AND is_relevant(negative, grade, weight);
@@ -246,15 +252,15 @@ FROM numbered WHERE NOT negative AND split = $split;
 -- == merged pairs ==
 -- If grades have fractions, a pair above 0 is relevant, and its grade is its weight.
 SELECT
-    query, document,
+    query_row, doc_row,
     max(CASE WHEN $fractions THEN (coalesce(grade, 1) > 0)::FLOAT ELSE coalesce(grade, 1) END)::INTEGER
         AS grade,
     sum(CASE WHEN $weighted THEN coalesce(weight, 1) ELSE greatest(coalesce(grade, 1), 0) END
         ::DOUBLE)::FLOAT AS weight
 FROM numbered WHERE NOT negative AND split = $split
-GROUP BY query, document ORDER BY query, document;
+GROUP BY query_row, doc_row ORDER BY query_row, doc_row;
 
 -- == negatives ==
-SELECT query, document, min(place) AS place
+SELECT query_row, doc_row, min(pair_order) AS pair_order
 FROM numbered WHERE negative AND split = 'train'
-GROUP BY query, document ORDER BY query, place;
+GROUP BY query_row, doc_row ORDER BY query_row, pair_order;

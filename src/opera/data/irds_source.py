@@ -113,12 +113,12 @@ def _read(splits: Mapping[str, str], source: str, relation: Relation, builder: D
         for judged in datasets[split].qrels_iter():
             yield 0, prefixes[split] + judged.query_id, judged.doc_id, str(judged.relevance)
 
-    query_rows = [(0, query, text) for query, text in queries.items()]
+    listed_queries = [(0, query, text) for query, text in queries.items()]
     add_tables(
         relation,
         {
             "documents": [_table(f"{source}: documents", ["id", "title", "text"], documents)],
-            "queries": [_table(f"{source}: queries", ["id", "text"], lambda: query_rows)],
+            "queries": [_table(f"{source}: queries", ["id", "text"], lambda: listed_queries)],
         },
         [
             (split, _table(f"{source}: split '{split}'", JUDGED, partial(judgements, split)))

@@ -26,13 +26,13 @@ class JsonLines(TextFile):
 
     def records(self, problems: Problems) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield line number and record; ``problems`` gets the other lines."""
-        for number, line in enumerate(self.lines(), start=1):
+        for line, text in enumerate(self.lines(), start=1):
             try:
-                check_characters(line, self.encoding)
-                if line.strip(" \n"):
-                    yield number, json_object(line.removesuffix("\n"))
+                check_characters(text, self.encoding)
+                if text.strip(" \n"):
+                    yield line, json_object(text.removesuffix("\n"))
             except BadRow as error:
-                problems.add_unreadable(self, number, error.rule, error.value)
+                problems.add_unreadable(self, line, error.rule, error.value)
 
 
 class JsonList(JsonLines):
@@ -82,12 +82,12 @@ class JsonTable(JsonLines):
         types = {column: self._type(column) for column in columns}
 
         def rows() -> Iterator[Sequence[Any]]:
-            for number, record in self.records(problems):
+            for line, record in self.records(problems):
                 try:
                     values = (json_value(name, record.get(name), types[name]) for name in types)
-                    yield number, *values
+                    yield line, *values
                 except BadRow as error:
-                    problems.add_unreadable(self, number, error.rule, error.value)
+                    problems.add_unreadable(self, line, error.rule, error.value)
 
         yield from arrow_rows(rows(), types)
 

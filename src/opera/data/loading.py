@@ -148,8 +148,8 @@ def named_source(
     if not (_are_paths(pairs) and _are_paths([source, documents, queries])):
         if encoding is not None:
             raise SettingError("encoding: applies to text files, but these data are in memory")
-        rows = pairs if source is None else source
-        return load_memory(queries, documents, rows, columns, name, skip_bad_rows)
+        table = pairs if source is None else source
+        return load_memory(queries, documents, table, columns, name, skip_bad_rows)
     if source is not None:
         return table_source(expand_user(source, "data"), columns, encoding, skip_bad_rows)
     if pairs is None:

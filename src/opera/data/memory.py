@@ -71,10 +71,10 @@ def load_memory(
     digest = hashlib.sha256(f"memory\0{assignments}\0{skip}".encode())
     for kind, part in [*((kind, part) for kind, (part,) in texts.items()), ("pairs", table)]:
         digest.update(f"\0{kind}\0".encode())
-        for rows in part.batches(part.columns, Problems()):
-            batch, sink = pa.record_batch(rows.columns), pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, batch.schema) as writer:
-                writer.write_batch(batch)
+        for batch in part.batches(part.columns, Problems()):
+            record_batch, sink = pa.record_batch(batch.columns), pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, record_batch.schema) as writer:
+                writer.write_batch(record_batch)
             digest.update(memoryview(sink.getvalue()))
 
     def read(relation: Relation, builder: DataBuilder) -> None:
@@ -146,7 +146,7 @@ def _as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable:
             table = pa.table(value)
         else:
             frame = _frame(value, name, columns)
-            arrays = [_column(frame.iloc[:, place], name) for place in range(frame.shape[1])]
+            arrays = [_column(frame.iloc[:, position], name) for position in range(frame.shape[1])]
             table = pa.table(arrays, names=list(map(str, frame)))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = shortened(str(error).partition("\n")[0], 200)
@@ -170,11 +170,11 @@ def _frame(value: Any, name: str, columns: Sequence[str]) -> Any:
     first = value[0]
     if isinstance(first, Mapping | np.record) or hasattr(first, "_fields"):  # has column names
         return pd.DataFrame(value)
-    for number, row in enumerate(value):
-        if not isinstance(row, _LISTS) or len(row) != len(first) or len(row) < 2:
+    for table_row, values in enumerate(value):
+        if not isinstance(values, _LISTS) or len(values) != len(first) or len(values) < 2:
             raise DataError(
-                f"{name}[{number}]: must be a tuple ({', '.join(columns)}), as all rows, got "
-                f"{shown(row)}"
+                f"{name}[{table_row}]: must be a tuple ({', '.join(columns)}), as all rows, got "
+                f"{shown(values)}"
             )
     return pd.DataFrame(value, columns=list(columns[: len(first)]))
 

@@ -80,9 +80,11 @@ class Mixture:
         if len(data_sets) == 1:
             return cls(data_sets, data_sets[0], [(0, 0)], (DecidedPairs(),))
         named: list[RetrievalData] = []
-        for number, data in enumerate(data_sets):
+        for position, data in enumerate(data_sets):
             if equal := [
-                other.title for other in data_sets[:number] if other.fingerprint == data.fingerprint
+                other.title
+                for other in data_sets[:position]
+                if other.fingerprint == data.fingerprint
             ]:
                 problem = (
                     "is given twice"
@@ -97,7 +99,7 @@ class Mixture:
         corpus = _joined_tables(named, [data.corpus for data in named])
         queries = _joined_tables(named, [data.queries for data in named])
         sizes = [(len(data.queries), len(data.corpus)) for data in named]
-        first_rows = [tuple(row) for row in np.cumsum([(0, 0), *sizes], axis=0)[:-1].tolist()]
+        first_rows = [tuple(rows) for rows in np.cumsum([(0, 0), *sizes], axis=0)[:-1].tolist()]
         joined = _joined(named, corpus, queries, first_rows)
         return cls(tuple(named), joined, first_rows, (DecidedPairs(),) * len(named))
 
@@ -187,7 +189,7 @@ def _joined(
         given_negatives=DocumentLists.joined(
             [data.given_negatives for data in data_sets],
             [len(data.queries) for data in data_sets],
-            [document for _, document in first_rows],
+            [first_doc_row for _, first_doc_row in first_rows],
         ),
         held_out=_joined_qrels([data.held_out for data in data_sets], first_rows),
         teacher=_joined_teacher([data.teacher for data in data_sets], first_rows),
@@ -200,7 +202,8 @@ def _joined(
 def _joined_qrels(
     qrels: Sequence[Qrels | None], first_rows: Sequence[tuple[int, int]]
 ) -> Qrels | None:
-    shifted = [part.shifted(*rows) for part, rows in zip(qrels, first_rows, strict=True) if part]
+    parts = zip(qrels, first_rows, strict=True)
+    shifted = [part.shifted(*rows_of_set) for part, rows_of_set in parts if part]
     return reduce(Qrels.union, shifted) if shifted else None
 
 
@@ -208,8 +211,8 @@ def _joined_teacher(
     teachers: Sequence[TeacherScores | None], first_rows: Sequence[tuple[int, int]]
 ) -> TeacherScores | None:
     shifted = [
-        (scores.query_rows + query, scores.doc_rows + document, scores.scores)
-        for scores, (query, document) in zip(teachers, first_rows, strict=True)
+        (scores.query_rows + first_query_row, scores.doc_rows + first_doc_row, scores.scores)
+        for scores, (first_query_row, first_doc_row) in zip(teachers, first_rows, strict=True)
         if scores is not None
     ]
     if not shifted:

@@ -51,18 +51,18 @@ def load_relation(
 
 
 class NotInOrderError(Exception):
-    """The texts are not in the order of their numbers."""
+    """The texts are not in the order of their rows."""
 
 
 def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield texts without their numbers. The numbers must be 0, 1, ..."""
-    first = 0
+    """Yield texts without their rows in the table, which must be 0, 1, ..."""
+    next_row = 0
     for batch in batches:
-        numbers = np.from_dlpack(batch["number"])
-        if not np.array_equal(numbers, np.arange(first, first + len(numbers))):
+        text_rows = np.from_dlpack(batch["text_row"])
+        if not np.array_equal(text_rows, np.arange(next_row, next_row + len(text_rows))):
             raise NotInOrderError
-        first += len(numbers)
-        yield batch.drop_columns("number")
+        next_row += len(text_rows)
+        yield batch.drop_columns("text_row")
 
 
 class TextNumbering:
@@ -103,7 +103,7 @@ class TextNumbering:
             text = " with a text on both sides" if relation.lenient else ""
             raise problems.error_or(f"{self.name}: has no pairs{text}")
         self._write_texts_of_pairs()
-        if problems.rows:
+        if problems.rows_by_rule:
             relation.note(problems.note())
             self.builder.write_skipped(problems.left_out())
         self._store_teacher()
@@ -135,8 +135,8 @@ class TextNumbering:
             problems.check()  # otherwise each pair with the id of a bad row is another problem
         relation.leave_out_broken()
         for kind, name in sorted(relation.kinds.items()):
-            ((rows, longest),) = relation.run("size of listed texts", kind=kind)
-            if rows == 0:
+            ((n_rows, longest),) = relation.run("size of listed texts", kind=kind)
+            if n_rows == 0:
                 raise problems.error_or(f"{name}: is empty; it must have at least one row")
             batches = relation.batches(STATEMENTS["listed texts"], longest, kind=kind)
             self.builder.write_texts(FILES[kind], batches)
@@ -146,9 +146,9 @@ class TextNumbering:
         """Reject the rows whose id occurs in an earlier row."""
         repeated = self.relation.run("repeated ids", kind=kind)
         if repeated:
-            file, line = repeated[0][-1]
-            first = self.relation.files[file][0].place(line)
-            rule = f"duplicate id {{}}; first seen at {first}, and ids must be unique"
+            table_number, table_row = repeated[0][-1]
+            first_location = self.relation.files[table_number][0].location(table_row)
+            rule = f"duplicate id {{}}; first seen at {first_location}, and ids must be unique"
             self.relation.add_violations([row[:-1] for row in repeated], "id", rule)
 
     def _leave_out_empty_texts(self) -> None:
@@ -189,10 +189,10 @@ class TextNumbering:
         relation, kind, called_by = self.relation, SIDES[side], self.called_by[side]
         unknown, clashes = relation.run("pairs of unknown texts", side=side), []
         if relation.lenient and called_by != "pair":
-            rows = unknown if side == "document" else {row[:2] for row in unknown}
+            judgements = unknown if side == "document" else {row[:2] for row in unknown}
             if unknown:
                 example = "" if called_by == "text" else f", such as {shown(unknown[0][2])}"
-                count = counted(len(rows), "judgement")
+                count = counted(len(judgements), "judgement")
                 relation.note(f"left out {count} of missing {kind}{example}")
             return False
         rules_of_names = {
@@ -214,7 +214,7 @@ class TextNumbering:
             if kind in self.relation.kinds:
                 continue
             ((longest,),) = self.relation.run("longest text of pairs", side=side)
-            for order in ("", " ORDER BY number"):  # sort only if needed, because it is slow
+            for order in ("", " ORDER BY text_row"):  # sort only if needed, because it is slow
                 texts = STATEMENTS["texts of pairs"].rstrip("; \n") + order
                 batches = self.relation.batches(texts, longest, side=side)
                 with batches, suppress(NotInOrderError):
@@ -227,18 +227,18 @@ class TextNumbering:
         return [np.ma.filled(column, np.nan) for column in columns.values()]
 
     def _store_teacher(self) -> None:
-        query, document, scores = self._arrays("teacher")
+        query_rows, doc_rows, scores = self._arrays("teacher")
         if len(scores):
-            self.builder.teacher = TeacherScores.from_arrays(query, document, scores)
+            self.builder.teacher = TeacherScores.from_arrays(query_rows, doc_rows, scores)
 
     def _leave_out_pairs_of_empty_texts(self) -> None:
         """Leave out relevant pairs with an empty text, and count them by split."""
         tables = self.builder.tables
-        for split, count, query, document in self.relation.run("count pairs of empty texts"):
+        for split, count, query_row, doc_row in self.relation.run("count pairs of empty texts"):
             self.relation.note(
                 f"{split}: left out {counted(count, 'relevant pair')} with an empty text, such as "
-                f"query {shown(tables['queries'].ids(np.array([query]))[0])}, "
-                f"document {shown(tables['corpus'].ids(np.array([document]))[0])}"
+                f"query {shown(tables['queries'].ids(np.array([query_row]))[0])}, "
+                f"document {shown(tables['corpus'].ids(np.array([doc_row]))[0])}"
             )
         self.relation.run("delete pairs of empty texts")
 
@@ -252,26 +252,26 @@ class TextNumbering:
         if fractions:
             use = "are ignored" if weighted else "become weights"
             note(f"{split}: grades with fractions {use}; pairs above 0 are relevant, with grade 1")
-        query, document, grades, weights = self._arrays(
+        query_rows, doc_rows, grades, weights = self._arrays(
             "merged pairs", split=split, weighted=bool(weighted), fractions=fractions
         )
-        if merged := pairs - len(query):
+        if merged := pairs - len(query_rows):
             note(f"{split}: merged {counted(merged, 'repeated pair')}")
         if not (weighted or fractions):
-            return Qrels.from_arrays(query, document, grades)
+            return Qrels.from_arrays(query_rows, doc_rows, grades)
         grades = np.where(weights > 0, grades, np.minimum(grades, 0)).astype(np.int32)
-        return Qrels.from_arrays(query, document, grades, weights)
+        return Qrels.from_arrays(query_rows, doc_rows, grades, weights)
 
     def _store_negatives(self) -> None:
         """Store each negative of a query once, unless the document is relevant to the query."""
-        query, document, _ = self._arrays("negatives")
-        if len(query) == 0:
+        query_rows, doc_rows, _ = self._arrays("negatives")
+        if len(query_rows) == 0:
             return
         relevant = self.builder.splits["train"].relevant()
-        valid = ~np.isin(pair_keys(query, document), relevant.keys)
+        valid = ~np.isin(pair_keys(query_rows, doc_rows), relevant.keys)
         if not valid.all():
             dropped = counted(int((~valid).sum()), "negative")
             self.relation.note(f"dropped {dropped} that the same query has as positives")
         if valid.any():
-            counts = np.bincount(query[valid], minlength=len(self.builder.tables["queries"]))
-            self.builder.given_negatives = DocumentLists.from_counts(counts, document[valid])
+            counts = np.bincount(query_rows[valid], minlength=len(self.builder.tables["queries"]))
+            self.builder.given_negatives = DocumentLists.from_counts(counts, doc_rows[valid])

@@ -19,8 +19,8 @@ class TrainingPairs:
     """All (query, positive document) pairs of a training set, sorted by query.
 
     Attributes:
-        pair_query: int32 ``[N]``, the query of each pair, in ascending order. Queries have the
-            numbers 0 to n-1, and every query has a pair.
+        pair_query: int32 ``[N]``, the query index of each pair, in ascending order. Query indices
+            are 0 to n-1, and every query has a pair.
         pair_doc: int32 ``[N]``, the corpus row of each pair's document.
         query_offsets: int64 ``[n + 1]``; query q's pairs are ``query_offsets[q]`` to
             ``query_offsets[q + 1]``.
@@ -73,20 +73,19 @@ class TrainingPairs:
         return np.diff(self.query_offsets)
 
     def subset(self, selected: BoolArray) -> tuple[TrainingPairs, NDArray[np.int64]]:
-        """Return the pairs of ``selected``, bool ``[N]``, with renumbered queries, and the old
-        numbers of the queries.
+        """Return the pairs of ``selected``, bool ``[N]``, with new query indices, and the old
+        indices of their queries.
         """
-        queries, renumbered = np.unique(self.pair_query[selected], return_inverse=True)
-        return TrainingPairs.from_arrays(renumbered, self.pair_doc[selected]), queries.astype(
-            np.int64
-        )
+        old_indices, new_indices = np.unique(self.pair_query[selected], return_inverse=True)
+        pairs = TrainingPairs.from_arrays(new_indices, self.pair_doc[selected])
+        return pairs, old_indices.astype(np.int64)
 
     def sum_by_query(self, values: FloatArray | BoolArray) -> NDArray[np.float64]:
         """Sum a value per pair ``[N]`` over each query's pairs: float64 ``[n]``."""
         return np.add.reduceat(np.asarray(values, dtype=np.float64), self.query_offsets[:-1])
 
     def of_queries(self, queries: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the pairs of ``queries``, int ``[m]``, query by query.
+        """Return the pairs of ``queries``, query indices ``[m]``, query by query.
 
         Returns:
             Pair ids, int64 ``[M]``, and the offsets of the queries in them, int64 ``[m + 1]``.
@@ -114,9 +113,10 @@ class DecidedPairs(NamedTuple):
 
 
 def pair_keys(queries: IntArray, documents: IntArray) -> NDArray[np.int64]:
-    """Encode a query number and a document number as one int64, ordered by query, then document.
+    """Encode numbers of queries and documents, such as rows or groups, as one int64 per pair.
 
-    The arrays are broadcast together. The numbers are below 2³¹.
+    The keys are ordered by query, then document. The arrays are broadcast together. The numbers are
+    below 2³¹.
     """
     return (np.asarray(queries, dtype=np.int64) << 32) + np.asarray(documents, dtype=np.int64)
 

@@ -21,10 +21,12 @@ ROUNDING = 1e-3
 class Qrels:
     """The qrels of one split, sorted by query row, then document row.
 
+    The query index is the number of a judged query, from 0 to n - 1.
+
     Attributes:
         query_rows: int32 ``[n]``, rows of the judged queries in the query table.
-        offsets: int64 ``[n + 1]``; the judgements of query i are ``offsets[i]`` to ``offsets[i +
-            1]``.
+        offsets: int64 ``[n + 1]``; the judgements with the query index i are ``offsets[i]`` to
+            ``offsets[i + 1]``.
         doc_rows: int32 ``[M]``, rows in the corpus.
         grades: int32 ``[M]``; above 0 is relevant.
         weights: float32 ``[M]``, weights of the judgements, such as clicks: finite, 0 or more;
@@ -71,7 +73,7 @@ class Qrels:
 
     @cached_property
     def query_index(self) -> NDArray[np.int32]:
-        """Query of each judgement, numbered 0 to n - 1: int32 ``[M]``."""
+        """The query index of each judgement: int32 ``[M]``."""
         return np.repeat(np.arange(self.n_queries, dtype=np.int32), np.diff(self.offsets))
 
     @property
@@ -121,12 +123,12 @@ class Qrels:
             np.concatenate([self.weights_or_ones(), other.weights_or_ones()]) if weighted else None,
         )
 
-    def shifted(self, queries: int, documents: int) -> Qrels:
-        """Return the judgements for tables in which so many other rows come first."""
+    def shifted(self, first_query_row: int, first_doc_row: int) -> Qrels:
+        """Return the judgements for joined tables, in which the data set begins at these rows."""
         return replace(
             self,
-            query_rows=self.query_rows + np.int32(queries),
-            doc_rows=self.doc_rows + np.int32(documents),
+            query_rows=self.query_rows + np.int32(first_query_row),
+            doc_rows=self.doc_rows + np.int32(first_doc_row),
         )
 
     def weights_or_ones(self) -> NDArray[np.float32]:
@@ -140,7 +142,7 @@ class Qrels:
         return np.asarray(np.isin(other.keys, self.keys))
 
     def pairs(self) -> TrainingPairs:
-        """Return the judgements as training pairs; their query i is ``self.query_rows[i]``."""
+        """Return the judgements as training pairs, with the same query indices."""
         return TrainingPairs.from_arrays(self.query_index, self.doc_rows)
 
 
@@ -148,8 +150,8 @@ class Qrels:
 class DocumentLists:
     """Documents listed per query, such as mined ones.
 
-    The negatives that came with the data have a list for each row of the query table. Other lists
-    have one for each training query.
+    The negatives that came with the data have a list for each query row. Other lists have one for
+    each query index of train.
 
     Attributes:
         offsets: int64 ``[n + 1]``; query q's list is ``offsets[q]`` to ``offsets[q + 1]``.
@@ -176,27 +178,27 @@ class DocumentLists:
         cls,
         lists: Sequence[DocumentLists | None],
         n_queries: Sequence[int],
-        first_documents: Sequence[int],
+        first_doc_rows: Sequence[int],
     ) -> DocumentLists | None:
         """Join the lists of several data sets; ``None`` if no set has lists.
 
         Args:
             lists: the lists of each set. The queries of a set without lists get empty ones.
             n_queries: the number of queries of each set.
-            first_documents: the row of each set's first document in the joined corpus.
+            first_doc_rows: the row of each set's first document in the joined corpus.
         """
         if not any(lists):
             return None
         counts = [
-            np.zeros(number, dtype=np.int64) if listed is None else listed.counts
-            for listed, number in zip(lists, n_queries, strict=True)
+            np.zeros(n_lists, dtype=np.int64) if listed is None else listed.counts
+            for listed, n_lists in zip(lists, n_queries, strict=True)
         ]
-        rows = [
-            listed.doc_rows + np.int32(first)
-            for listed, first in zip(lists, first_documents, strict=True)
+        doc_rows = [
+            listed.doc_rows + np.int32(first_doc_row)
+            for listed, first_doc_row in zip(lists, first_doc_rows, strict=True)
             if listed is not None
         ]
-        return cls.from_counts(np.concatenate(counts), np.concatenate(rows))
+        return cls.from_counts(np.concatenate(counts), np.concatenate(doc_rows))
 
     def of_query(self, query: int) -> NDArray[np.int32]:
         """Return the documents of one query."""
@@ -209,7 +211,7 @@ class DocumentLists:
 
     @property
     def queries(self) -> NDArray[np.int64]:
-        """The query of each document: int64 ``[K]``."""
+        """The query row, or query index, of each document: int64 ``[K]``."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     @property
@@ -245,14 +247,18 @@ class TeacherScores:
         Raises:
             ValueError: for a score that is not finite.
         """
-        query, doc = np.asarray(query_rows, dtype=np.int32), np.asarray(doc_rows, dtype=np.int32)
-        score = np.asarray(scores, dtype=np.float32)
-        if not np.isfinite(score).all():
+        scores = np.asarray(scores, dtype=np.float32)
+        if not np.isfinite(scores).all():
             raise ValueError("scores of a teacher must be finite")
-        order = np.lexsort((doc, query))  # stable: equal pairs stay in their order
-        query, doc = query[order], doc[order]
-        last = np.append((query[1:] != query[:-1]) | (doc[1:] != doc[:-1]), True)[: len(order)]
-        return cls(query[last], doc[last], score[order][last])
+        keys = pair_keys(query_rows, doc_rows)
+        order = np.argsort(keys, kind="stable")  # equal pairs stay in their order
+        is_last = np.append(np.diff(keys[order]) != 0, True)[: len(order)]
+        last = order[is_last]
+        return cls(
+            np.asarray(query_rows, dtype=np.int32)[last],
+            np.asarray(doc_rows, dtype=np.int32)[last],
+            scores[last],
+        )
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -270,12 +276,12 @@ class TeacherScores:
 
     def lookup(self, query_rows: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
         """Return the scores of pairs, or NaN: float32. The arrays are broadcast together."""
-        wanted = pair_keys(query_rows, doc_rows)
+        wanted_keys = pair_keys(query_rows, doc_rows)
         if len(self) == 0:
-            return np.full(wanted.shape, np.nan, dtype=np.float32)
-        places = np.minimum(np.searchsorted(self._sorted_keys, wanted), len(self) - 1)
+            return np.full(wanted_keys.shape, np.nan, dtype=np.float32)
+        positions = np.minimum(np.searchsorted(self._sorted_keys, wanted_keys), len(self) - 1)
         return np.where(
-            self._sorted_keys[places] == wanted, self.scores[places], np.float32(np.nan)
+            self._sorted_keys[positions] == wanted_keys, self.scores[positions], np.float32(np.nan)
         )
 
     @cached_property

@@ -202,8 +202,8 @@ class Relation:
 
         ``longest`` is the number of bytes of the longest text.
         """
-        rows = min(WRITTEN_ROWS, ARROW_BYTES // (longest + 1))
-        return self.db.sql(sql, params=values).to_arrow_reader(max(1, rows))
+        max_rows = min(WRITTEN_ROWS, ARROW_BYTES // (longest + 1))
+        return self.db.sql(sql, params=values).to_arrow_reader(max(1, max_rows))
 
     def note(self, text: str) -> None:
         """Add a note, once."""
@@ -213,21 +213,23 @@ class Relation:
     def source(self, table: Table, roles: Mapping[str, Sequence[str]]) -> set[str]:
         """Register a table as the relation ``stream``; return the names of its columns with lists.
 
-        ``stream`` can be read once. It has the line of each row, or its number if DuckDB reads the
-        file, and the columns of ``roles`` as texts. ``c0`` is the first column of the table.
+        ``stream`` can be read once. It has the table rows, and the columns of ``roles`` as texts.
+        ``c0`` is the first column of the table.
         """
         if isinstance(table, DelimitedTable):
             self.execute(f"CREATE OR REPLACE TEMP VIEW stream AS {table.scan(self.folder)}")
             return set()
         columns = {name: role for role, names in roles.items() for name in names}
         batches = self._as_texts(table, columns)
-        first = next(batches, None)
-        if first is None:
+        first_batch = next(batches, None)
+        if first_batch is None:
             nulls = {f"c{number}": pa.string() for number in range(len(table.columns))}
-            self.stream(pa.schema({"line": pa.int64(), **nulls}))
+            self.stream(pa.schema({"table_row": pa.int64(), **nulls}))
             return set()
-        self.stream(first.schema, first, batches)
-        return {name for name in columns if is_list(first[f"c{table.columns.index(name)}"].type)}
+        self.stream(first_batch.schema, first_batch, batches)
+        return {
+            name for name in columns if is_list(first_batch[f"c{table.columns.index(name)}"].type)
+        }
 
     def stream(self, schema: pa.Schema, *batches: Any) -> None:
         """Make record batches, or iterators of them, the relation ``stream``."""
@@ -244,30 +246,32 @@ class Relation:
         self.db.register("stream", pa.RecordBatchReader.from_batches(schema, read()))
 
     def stream_rows(self, rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> None:
-        """Make rows of Python values, line number first, the relation ``stream``."""
-        schema = pa.schema([("line", pa.int64()), *types.items()])
+        """Make rows of Python values, the table row first, the relation ``stream``."""
+        schema = pa.schema([("table_row", pa.int64()), *types.items()])
         self.stream(
             schema,
             (
-                pa.record_batch([pa.array(numbers, pa.int64()), *columns.values()], schema=schema)
-                for numbers, columns in arrow_rows(rows, types)
+                pa.record_batch(
+                    [pa.array(table_rows, pa.int64()), *columns.values()], schema=schema
+                )
+                for table_rows, columns in arrow_rows(rows, types)
             ),
         )
 
     def _as_texts(self, table: Table, columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
         for rows in table.batches(list(columns), self.problems):
-            lines = np.asarray(rows.numbers, dtype=np.int64)
-            self.problems.count(table, len(lines))
+            table_rows = np.asarray(rows.table_rows, dtype=np.int64)
+            self.problems.count(table, len(table_rows))
 
-            def refuse(places: IntArray, *why: Any, lines: Any = lines) -> None:
-                self.problems.add(table, lines[places], *why)
+            def refuse(positions: IntArray, *why: Any, table_rows: Any = table_rows) -> None:
+                self.problems.add(table, table_rows[positions], *why)
 
-            texts = {"line": pa.array(lines)}
+            columns_of_batch = {"table_row": pa.array(table_rows)}
             for name, role in columns.items():
-                texts[f"c{table.columns.index(name)}"] = as_texts(
+                columns_of_batch[f"c{table.columns.index(name)}"] = as_texts(
                     rows.columns[name], name, refuse, role in NUMBERS, role in LISTS
                 )
-            yield pa.record_batch(texts)
+            yield pa.record_batch(columns_of_batch)
 
     def insert(
         self,
@@ -275,7 +279,7 @@ class Relation:
         table: Table,
         roles: Mapping[str, Sequence[str]],
         values: Mapping[str, object],
-        rows: str = "stream",
+        source_sql: str = "stream",
     ) -> None:
         """Add the rows of ``stream`` to a relation.
 
@@ -284,19 +288,19 @@ class Relation:
             table: the file.
             roles: its columns by role.
             values: the SQL of each column; other columns are null.
-            rows: the SQL that reads ``stream``.
+            source_sql: the SQL that reads ``stream``.
 
         Raises:
             StorageError: as :meth:`execute`.
         """
-        number = len(self.files)
-        values = {"file": number, "line": "line", **values}
+        table_number = len(self.files)
+        values = {"file": table_number, "table_row": "table_row", **values}
         self.files.append((table, {role: names[0] for role, names in roles.items()}))
         listed = ", ".join(str(value) for value in values.values())
-        insert = f"INSERT INTO {name} ({', '.join(values)}) SELECT {listed} FROM {rows}"
+        insert = f"INSERT INTO {name} ({', '.join(values)}) SELECT {listed} FROM {source_sql}"
         self.execute(insert)
         if isinstance(table, DelimitedTable):
-            read = f"SELECT count(DISTINCT line) FROM {name} WHERE file = {number}"
+            read = f"SELECT count(DISTINCT table_row) FROM {name} WHERE file = {table_number}"
             self.problems.count(table, self.execute(read).fetchone()[0])
             table.add_rejected(self.execute(REJECTED).fetchall(), self.problems)
             self.execute("DELETE FROM rejected")
@@ -309,22 +313,24 @@ class Relation:
         for is_broken, rule in zip(broken_rules, rules, strict=True):
             if is_broken:
                 value = f"number({rule.role})" if rule.numeric else rule.role
-                rows = f"SELECT file, line, {value} FROM {name} WHERE {rule.broken}"
-                self.add_violations(self.execute(rows).fetchall(), rule.role, rule.text)
+                violations_sql = f"SELECT file, table_row, {value} FROM {name} WHERE {rule.broken}"
+                self.add_violations(self.execute(violations_sql).fetchall(), rule.role, rule.text)
 
-    def add_violations(self, rows: Iterable[Sequence[Any]], role: str, rule: str) -> None:
-        """Collect the rows that break a rule: file, line and value.
+    def add_violations(self, violations: Iterable[Sequence[Any]], role: str, rule: str) -> None:
+        """Collect the rows that break a rule: number of the file, table row and value.
 
         Args:
-            rows: the rows.
+            violations: the rows that break the rule.
             role: the column of the rule. Its name in the file replaces ``{column}`` in the rule.
             rule: the rule in words. The value of the first bad row of a file replaces ``{}``.
         """
-        for number, of_file in groupby(sorted(rows, key=itemgetter(0, 1)), key=itemgetter(0)):
-            (table, roles), (_, lines, values) = self.files[number], zip(*of_file, strict=True)
+        in_order = sorted(violations, key=itemgetter(0, 1))
+        for table_number, of_table in groupby(in_order, key=itemgetter(0)):
+            table, roles = self.files[table_number]
+            _, table_rows, values = zip(*of_table, strict=True)
             value = f"{values[0]:g}" if isinstance(values[0], float) else shown(values[0])
             words = rule.replace("{column}", shown(roles.get(role, role)))
-            self.problems.add(table, lines, words, value)
+            self.problems.add(table, table_rows, words, value)
 
     def check_rows(self) -> None:
         """Leave out the rows that break a rule, and note them.
@@ -334,16 +340,15 @@ class Relation:
         """
         self.problems.check()
         self.leave_out_broken()
-        if self.problems.rows:
+        if self.problems.rows_by_rule:
             self.note(self.problems.note())
 
     def leave_out_broken(self) -> None:
         """Delete the rows that break a rule."""
-        for number, (table, _) in enumerate(self.files):
-            lines = self.problems.broken(table)
-            if lines:
-                self.db.register("broken", pa.table({"line": sorted(lines)}))
+        for table_number, (table, _) in enumerate(self.files):
+            broken_rows = self.problems.broken(table)
+            if broken_rows:
+                self.db.register("broken", pa.table({"table_row": sorted(broken_rows)}))
+                is_broken = f"file = {table_number} AND table_row IN (FROM broken)"
                 for name in ("pairs", "texts", "id_list"):
-                    self.execute(
-                        f"DELETE FROM {name} WHERE file = {number} AND line IN (FROM broken)"
-                    )
+                    self.execute(f"DELETE FROM {name} WHERE {is_broken}")

@@ -179,9 +179,9 @@ class RetrievalData:
         for name, table in (("corpus", self.corpus), ("queries", self.queries)):
             with (home / f"{name}.jsonl").open("w", encoding="utf-8") as file:
                 for batch in table.table.to_batches(max_chunksize=ROWS_AT_ONCE):
-                    for row in batch.to_pylist():
-                        title = {"title": row["title"]} if name == "corpus" else {}
-                        fields = {"_id": row["id"], **title, "text": row["text"]}
+                    for record in batch.to_pylist():
+                        title = {"title": record["title"]} if name == "corpus" else {}
+                        fields = {"_id": record["id"], **title, "text": record["text"]}
                         file.write(json.dumps(fields, ensure_ascii=False) + "\n")
         query_ids, doc_ids = self.queries.ids(), self.corpus.ids()
         for name, qrels in self.splits.items():
@@ -189,8 +189,10 @@ class RetrievalData:
             with path.open("w", encoding="utf-8", newline="") as file:
                 file.write("\t".join(BEIR_HEADER) + "\n")
                 query_rows = qrels.query_rows[qrels.query_index]
-                for query, doc, grade in zip(query_rows, qrels.doc_rows, qrels.grades, strict=True):
-                    file.write(f"{query_ids[query]}\t{doc_ids[doc]}\t{grade}\n")
+                for query_row, doc_row, grade in zip(
+                    query_rows, qrels.doc_rows, qrels.grades, strict=True
+                ):
+                    file.write(f"{query_ids[query_row]}\t{doc_ids[doc_row]}\t{grade}\n")
 
 
 def counts_in_words(counts: Mapping[str, int]) -> str:

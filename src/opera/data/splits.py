@@ -99,9 +99,12 @@ def query_components(pairs: TrainingPairs) -> NDArray[np.int32]:
     from scipy.sparse import coo_array  # slow to import, and a search does not need it
     from scipy.sparse.csgraph import connected_components
 
-    documents, doc_index = np.unique(pairs.pair_doc, return_inverse=True)
-    size = pairs.n_queries + len(documents)
-    edges = (np.ones(pairs.n_pairs, dtype=np.int8), (pairs.pair_query, pairs.n_queries + doc_index))
+    doc_rows, doc_numbers = np.unique(pairs.pair_doc, return_inverse=True)
+    size = pairs.n_queries + len(doc_rows)
+    edges = (
+        np.ones(pairs.n_pairs, dtype=np.int8),
+        (pairs.pair_query, pairs.n_queries + doc_numbers),
+    )
     _, labels = connected_components(coo_array(edges, shape=(size, size)), directed=False)
     return np.asarray(labels[: pairs.n_queries], dtype=np.int32)
 
@@ -193,22 +196,22 @@ def _without_texts_of_other_sets(mixture: Mixture, before: Mixture) -> Mixture:
         mixture: several data sets, with added splits.
         before: the same data sets before the split.
     """
-    query_rows, document_rows = zip(*mixture.first_rows, strict=True)
-    query_groups = np.split(mixture.joined.query_group, query_rows[1:])
-    document_groups = np.split(mixture.joined.document_group, document_rows[1:])
+    first_query_rows, first_doc_rows = zip(*mixture.first_rows, strict=True)
+    query_groups = np.split(mixture.joined.query_group, first_query_rows[1:])
+    document_groups = np.split(mixture.joined.document_group, first_doc_rows[1:])
     sets = list(
         zip(mixture.data_sets, before.data_sets, query_groups, document_groups, strict=True)
     )
-    texts = []  # the queries of the added splits, and their new documents
+    held_out = []  # the groups of the queries of the added splits, and of their new documents
     for data_set, old, query_group, document_group in sets:
         added = [data_set.splits[name] for name in data_set.splits.keys() - old.splits.keys()]
         queries = [query for split in added for query in query_group[split.query_rows]]
-        documents = [row for split in added for row in split.relevant().doc_rows]
+        doc_rows = [doc_row for split in added for doc_row in split.relevant().doc_rows]
         trained = document_group[data_set.split("train").relevant().doc_rows]
-        texts.append((queries, np.setdiff1d(document_group[documents], trained)))
+        held_out.append((queries, np.setdiff1d(document_group[doc_rows], trained)))
     changed = []
-    for number, (data_set, _, query_group, document_group) in enumerate(sets):
-        train, others = data_set.split("train"), [*texts[:number], *texts[number + 1 :]]
+    for set_number, (data_set, _, query_group, document_group) in enumerate(sets):
+        train, others = data_set.split("train"), held_out[:set_number] + held_out[set_number + 1 :]
         leaves = np.zeros(len(train.doc_rows), dtype=bool)
         for queries, new_documents in others:
             leaves |= np.isin(query_group[train.query_rows], queries)[train.query_index]
@@ -270,16 +273,16 @@ def hold_out(
         )
     count = held_out_count(relevant.n_queries, fraction)
     rng = generator(seed, f"data.{split}")
-    new, documents, known = _choose_queries(data, relevant, count, expected_documents, rng)
+    new, new_doc_rows, random = _choose_queries(data, relevant, count, expected_documents, rng)
     query_group, document_group = data.query_group, data.document_group
-    moves = np.isin(query_group[train.query_rows], relevant.query_rows[np.union1d(new, known)])
+    moves = np.isin(query_group[train.query_rows], relevant.query_rows[np.union1d(new, random)])
     moved, left = train.select_queries(moves), train.select_queries(~moves)
-    leaves = np.isin(document_group[left.doc_rows], documents) & (left.grades > 0)
+    leaves = np.isin(document_group[left.doc_rows], new_doc_rows) & (left.grades > 0)
     unjudged = np.zeros(len(moved.doc_rows), dtype=bool)
-    if len(documents):
-        of_new = np.isin(query_group[moved.query_rows], relevant.query_rows[new])
-        unjudged = ~np.isin(document_group[moved.doc_rows], documents) & (moved.grades > 0)
-        unjudged &= of_new[moved.query_index]
+    if len(new_doc_rows):
+        is_new = np.isin(query_group[moved.query_rows], relevant.query_rows[new])
+        unjudged = ~np.isin(document_group[moved.doc_rows], new_doc_rows) & (moved.grades > 0)
+        unjudged &= is_new[moved.query_index]
     held_out = left.select_judgements(leaves).union(moved.select_judgements(unjudged))
     moved = moved.select_judgements(~unjudged)
     data = replace(data, splits={**data.splits, "train": left, split: moved})
@@ -306,7 +309,9 @@ def copy_splits(data: RetrievalData, source: RetrievalData) -> RetrievalData:
     return replace(data, splits=splits, held_out=source.held_out, notes=source.notes)
 
 
-Rows = NDArray[np.int64]
+QueryIndices = NDArray[np.int64]
+"""Numbers of queries in the relevant pairs by text, see :func:`by_text`."""
+DocRows = NDArray[np.int64]
 
 
 def _choose_queries(
@@ -315,16 +320,16 @@ def _choose_queries(
     count: int,
     expected_documents: ExpectedDocuments,
     rng: np.random.Generator,
-) -> tuple[Rows, Rows, Rows]:
+) -> tuple[QueryIndices, DocRows, QueryIndices]:
     """Choose a mix of random queries and queries about new documents.
 
     Returns:
-        Queries about new documents; the corpus rows held out for them; and random queries.
+        Queries about new documents; the documents held out for them; and random queries.
     """
     none = np.empty(0, dtype=np.int64)
     if expected_documents == "new":
         return *_new(relevant, count, rng), none
-    random, known = np.sort(rng.permutation(relevant.n_queries)[:count]), count // 2
+    random, n_known = np.sort(rng.permutation(relevant.n_queries)[:count]), count // 2
     if expected_documents == "like-test":
         moves = np.isin(np.arange(relevant.n_queries), random)
         known_at_random = known_fraction_of(
@@ -332,33 +337,35 @@ def _choose_queries(
         )
         target = known_fraction(data, "test")
         is_alike = target > known_at_random - ALIKE
-        known = count if is_alike else round(target / known_at_random * count)
-    if expected_documents == "known" or known == count:
+        n_known = count if is_alike else round(target / known_at_random * count)
+    if expected_documents == "known" or n_known == count:
         return none, none, random
-    new, documents = _new(relevant, max(1, count - known), rng)
-    return new, documents, np.setdiff1d(rng.permutation(random)[:known], new)
+    new, held_out = _new(relevant, max(1, count - n_known), rng)
+    return new, held_out, np.setdiff1d(rng.permutation(random)[:n_known], new)
 
 
-def _new(relevant: Qrels, count: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
+def _new(relevant: Qrels, count: int, rng: np.random.Generator) -> tuple[QueryIndices, DocRows]:
     """Choose queries about new documents, and the documents that are held out for them.
 
     Try components of the graph first. If they give too few queries, hold out all documents of
     queries, or only their rare documents.
     """
     order = rng.permutation(relevant.n_queries)
-    best: tuple[Rows, Rows] = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+    queries, doc_rows = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     for choose in (_whole_components, _documents_held_out, _rare_documents_held_out):
-        chosen = choose(relevant, count, order)
-        if len(best[0]) < len(chosen[0]) < relevant.n_queries:
-            best = chosen
-        if len(best[0]) >= count / 2:
+        more_queries, their_doc_rows = choose(relevant, count, order)
+        if len(queries) < len(more_queries) < relevant.n_queries:
+            queries, doc_rows = more_queries, their_doc_rows
+        if len(queries) >= count / 2:
             break
-    if len(best[0]) == 0:  # too few documents: fall back to random queries
-        return np.sort(order[:count]), best[1]
-    return best
+    if len(queries) == 0:  # too few documents: fall back to random queries
+        return np.sort(order[:count]), doc_rows
+    return queries, doc_rows
 
 
-def _whole_components(relevant: Qrels, count: int, order: Rows) -> tuple[Rows, Rows]:
+def _whole_components(
+    relevant: Qrels, count: int, order: QueryIndices
+) -> tuple[QueryIndices, DocRows]:
     """Choose components in random order until there are ``count`` queries; skip large ones."""
     component = query_components(relevant.pairs())
     sizes, chosen = np.bincount(component).tolist(), []
@@ -369,23 +376,25 @@ def _whole_components(relevant: Qrels, count: int, order: Rows) -> tuple[Rows, R
     return np.flatnonzero(np.isin(component, chosen)), np.empty(0, dtype=np.int64)
 
 
-def _documents_held_out(relevant: Qrels, count: int, order: Rows) -> tuple[Rows, Rows]:
+def _documents_held_out(
+    relevant: Qrels, count: int, order: QueryIndices
+) -> tuple[QueryIndices, DocRows]:
     """Hold out all documents of random queries, until ``count`` queries have no other documents.
 
     Skip a query if its documents would remove too many pairs of other queries, more than
     :data:`MOST_PAIRS_LEFT_OUT` of all pairs.
     """
-    documents, index = np.unique(relevant.doc_rows, return_inverse=True)
-    pairs_of = np.bincount(index)
+    doc_rows, documents = np.unique(relevant.doc_rows, return_inverse=True)  # of each pair
+    pairs_of = np.bincount(documents)
     remaining = np.diff(relevant.offsets).copy()  # documents of each query that are not held out
     queries_of = np.split(
-        relevant.query_index[np.argsort(index, kind="stable")], np.cumsum(pairs_of)
+        relevant.query_index[np.argsort(documents, kind="stable")], np.cumsum(pairs_of)
     )
-    is_held_out, budget = np.zeros(len(documents), dtype=bool), MOST_PAIRS_LEFT_OUT * len(index)
+    is_held_out, budget = np.zeros(len(doc_rows), dtype=bool), MOST_PAIRS_LEFT_OUT * len(documents)
     n_chosen = 0
     for query in order:
-        pairs = index[relevant.offsets[query] : relevant.offsets[query + 1]]
-        new = pairs[~is_held_out[pairs]]
+        positives = documents[relevant.offsets[query] : relevant.offsets[query + 1]]
+        new = positives[~is_held_out[positives]]
         pairs_of_others = int(pairs_of[new].sum()) - len(new)
         if pairs_of_others > budget:
             continue
@@ -399,28 +408,30 @@ def _documents_held_out(relevant: Qrels, count: int, order: Rows) -> tuple[Rows,
     chosen = np.flatnonzero(remaining == 0)
     if len(chosen) < relevant.n_queries:  # otherwise nothing would be left to train on
         chosen = np.sort(order[np.isin(order, chosen)][:count])
-    return chosen, documents[is_held_out].astype(np.int64)
+    return chosen, doc_rows[is_held_out].astype(np.int64)
 
 
-def _rare_documents_held_out(relevant: Qrels, count: int, order: Rows) -> tuple[Rows, Rows]:
+def _rare_documents_held_out(
+    relevant: Qrels, count: int, order: QueryIndices
+) -> tuple[QueryIndices, DocRows]:
     """Hold out the rarest documents of random queries, and judge the queries only by them.
 
     This is the last resort if most queries share a few documents. These documents stay in train.
     Every query may remove an equal part of :data:`MOST_PAIRS_LEFT_OUT` of the pairs.
     """
-    documents, index = np.unique(relevant.doc_rows, return_inverse=True)
-    pairs_of, budget = np.bincount(index), MOST_PAIRS_LEFT_OUT * len(index) / count
-    is_held_out, chosen = np.zeros(len(documents), dtype=bool), []
+    doc_rows, documents = np.unique(relevant.doc_rows, return_inverse=True)  # of each pair
+    pairs_of, budget = np.bincount(documents), MOST_PAIRS_LEFT_OUT * len(documents) / count
+    is_held_out, chosen = np.zeros(len(doc_rows), dtype=bool), []
     for query in order:
-        pairs = index[relevant.offsets[query] : relevant.offsets[query + 1]]
-        pairs = pairs[np.argsort(pairs_of[pairs], kind="stable")]
-        pairs = pairs[np.cumsum(np.where(is_held_out[pairs], 0, pairs_of[pairs])) <= budget]
-        if len(pairs):
-            is_held_out[pairs] = True
+        rarest = documents[relevant.offsets[query] : relevant.offsets[query + 1]]
+        rarest = rarest[np.argsort(pairs_of[rarest], kind="stable")]
+        rarest = rarest[np.cumsum(np.where(is_held_out[rarest], 0, pairs_of[rarest])) <= budget]
+        if len(rarest):
+            is_held_out[rarest] = True
             chosen.append(query)
         if len(chosen) == count:
             break
-    return np.sort(np.array(chosen, dtype=np.int64)), documents[is_held_out].astype(np.int64)
+    return np.sort(np.array(chosen, dtype=np.int64)), doc_rows[is_held_out].astype(np.int64)
 
 
 def _assumption(data: RetrievalData, expected_documents: ExpectedDocuments) -> str:

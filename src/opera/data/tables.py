@@ -1,4 +1,4 @@
-"""What every table has in common: rows as Arrow batches with their places, and the rows that break
+"""What every table has in common: rows as Arrow batches with their numbers, and the rows that break
 rules; and the tables that consist of Arrow batches: Parquet and Arrow files, and tables in memory.
 """
 
@@ -31,9 +31,9 @@ _VALUE = re.compile(r"(, got)? ?\(?\{\}\)?")
 
 
 class Rows(NamedTuple):
-    """Rows of a table: line numbers in a text file, or row numbers; and Arrow arrays."""
+    """Rows of a table: their table rows, which are lines in a JSON file; and Arrow arrays."""
 
-    numbers: Sequence[int] | range
+    table_rows: Sequence[int] | range
     columns: dict[str, pa.Array]
 
 
@@ -69,21 +69,23 @@ class Table:
         """
         raise NotImplementedError
 
-    def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
-        """Yield each row's number and its original text, or JSON."""
+    def originals(self, table_rows: Collection[int]) -> Iterator[tuple[int, str]]:
+        """Yield table rows, and their original texts or JSON."""
         for rows in self.batches(self.columns, Problems()):
-            for place, number in enumerate(rows.numbers):
-                if number in numbers:
-                    record = {name: values[place].as_py() for name, values in rows.columns.items()}
-                    yield int(number), json.dumps(record, ensure_ascii=False, default=str)
+            for position, table_row in enumerate(rows.table_rows):
+                if table_row in table_rows:
+                    record = {
+                        name: values[position].as_py() for name, values in rows.columns.items()
+                    }
+                    yield int(table_row), json.dumps(record, ensure_ascii=False, default=str)
 
-    def line(self, number: int) -> int:
-        """Return the number of a row in messages, from its number in the relation."""
-        return number
+    def line(self, table_row: int) -> int:
+        """Return the number of a table row in messages, such as its line in the file."""
+        return table_row
 
-    def place(self, number: int) -> str:
-        """Return the file and the number of a row, for messages."""
-        return self.name + self.mark.format(self.line(number))
+    def location(self, table_row: int) -> str:
+        """Return the file and the number of a table row, for messages."""
+        return self.name + self.mark.format(self.line(table_row))
 
 
 class TextFile(Table):
@@ -92,12 +94,12 @@ class TextFile(Table):
     path: Path
     encoding: str | None
 
-    def originals(self, numbers: Collection[int]) -> Iterator[tuple[int, str]]:
+    def originals(self, line_numbers: Collection[int]) -> Iterator[tuple[int, str]]:
         """Yield lines and their numbers, and escape bytes of another encoding."""
-        for number, line in enumerate(self.lines(), start=1):
-            if number in numbers:
+        for line_number, line in enumerate(self.lines(), start=1):
+            if line_number in line_numbers:
                 escaped = line.rstrip("\n").encode("utf-8", "surrogateescape")
-                yield number, escaped.decode("utf-8", "backslashreplace")
+                yield line_number, escaped.decode("utf-8", "backslashreplace")
 
     def lines(self, newline: str | None = None) -> Iterator[str]:
         """Yield all lines."""
@@ -113,79 +115,85 @@ class Problems:
 
     def __init__(self, skip: bool | None = None) -> None:
         self.skip = skip
-        self.rows: dict[str, dict[Table, set[int]]] = {}
-        """The numbers in the relation of the rows that break each rule."""
+        self.rows_by_rule: dict[str, dict[Table, set[int]]] = {}
+        """The table rows that break each rule, by table."""
         self._first: dict[str, tuple[Table, int, str]] = {}
         self._read: dict[Table, int] = {}
 
-    def count(self, table: Table, rows: int) -> None:
+    def count(self, table: Table, n_rows: int) -> None:
         """Count rows of a table."""
-        self._read[table] = self._read.get(table, 0) + rows
+        self._read[table] = self._read.get(table, 0) + n_rows
 
-    def add(self, table: Table, numbers: Collection[int], rule: str, value: object = "") -> None:
+    def add(self, table: Table, table_rows: Collection[int], rule: str, value: object = "") -> None:
         """Add rows that break a rule. The first row's ``value`` replaces ``{}`` in the rule."""
-        lines = [int(number) for number in numbers]
-        self._first.setdefault(rule, (table, lines[0], rule.replace("{}", str(value))))
-        self.rows.setdefault(rule, {}).setdefault(table, set()).update(lines)
+        rows = [int(row) for row in table_rows]
+        self._first.setdefault(rule, (table, rows[0], rule.replace("{}", str(value))))
+        self.rows_by_rule.setdefault(rule, {}).setdefault(table, set()).update(rows)
 
-    def add_unreadable(self, table: Table, number: int, rule: str, value: object) -> None:
+    def add_unreadable(self, table: Table, table_row: int, rule: str, value: object) -> None:
         """Add a row that cannot be read."""
         self.count(table, 1)
-        self.add(table, [number], rule, value)
+        self.add(table, [table_row], rule, value)
 
     def broken(self, table: Table, *rules: str) -> set[int]:
         """The rows of a table that break one of the rules, by default any rule."""
-        return set().union(*(self.rows[rule].get(table, ()) for rule in rules or self.rows))
+        return set().union(
+            *(self.rows_by_rule[rule].get(table, ()) for rule in rules or self.rows_by_rule)
+        )
 
     def check(self) -> None:
         """Raise a DataError with all broken rules, unless bad rows are skipped and are few or
         under half of the rows.
         """
-        broken, rows = self._counts()
-        if self.rows and not self.skip:
+        n_broken, n_rows = self._counts()
+        if self.rows_by_rule and not self.skip:
             raise self.error()
-        if broken > max(FEW_ROWS, MOST_LEFT_OUT * rows):
+        if n_broken > max(FEW_ROWS, MOST_LEFT_OUT * n_rows):
             option = next(iter(self._read)).skip
             raise DataError(
                 *self.error().lines,
-                f"{option} would leave out {broken:,} of {rows:,} rows, which is too much: correct "
-                "the file, or the options that say how to read it",
+                f"{option} would leave out {n_broken:,} of {n_rows:,} rows, which is too much: "
+                "correct the file, or the options that say how to read it",
             )
 
     def error(self) -> DataError:
         """The error with all broken rules: the first bad row and the number of bad rows."""
         lines = []
-        for rule, (table, number, text) in self._in_order():
-            broken, rows = self._counts(rule)
-            count = f" ({broken:,} of {rows:,} rows)" if broken > 1 else ""
-            lines.append(f"{table.place(number)}: {text}{count}")
-        broken, rows = self._counts()
-        if self.skip is False and 1 < broken < rows:
+        for rule, (table, table_row, text) in self._in_order():
+            n_broken, n_rows = self._counts(rule)
+            count = f" ({n_broken:,} of {n_rows:,} rows)" if n_broken > 1 else ""
+            lines.append(f"{table.location(table_row)}: {text}{count}")
+        n_broken, n_rows = self._counts()
+        if self.skip is False and 1 < n_broken < n_rows:
             option = next(iter(self._read)).skip
-            lines.append(f"pass {option} to leave out these {broken:,} of {rows:,} rows")
+            lines.append(f"pass {option} to leave out these {n_broken:,} of {n_rows:,} rows")
         return DataError(*lines)
 
     def error_or(self, message: str) -> DataError:
         """The error with all broken rules, or with a message if no rule is broken."""
-        return self.error() if self.rows else DataError(message)
+        return self.error() if self.rows_by_rule else DataError(message)
 
     def note(self) -> str:
         """Count the rows that are left out, by rule, with the place of the first row."""
-        broken, rows = self._counts()
+        n_broken, n_rows = self._counts()
         rules = (
             f"{_short(rule)} ({self._counts(rule)[0]:,}, the first is "
-            f"{table.short}{table.mark.format(table.line(number))})"
-            for rule, (table, number, _) in self._in_order()
+            f"{table.short}{table.mark.format(table.line(table_row))})"
+            for rule, (table, table_row, _) in self._in_order()
         )
-        return shortened(f"left out {broken:,} of {rows:,} rows: {'; '.join(rules)}", 2000)
+        return shortened(f"left out {n_broken:,} of {n_rows:,} rows: {'; '.join(rules)}", 2000)
 
     def left_out(self) -> Iterator[tuple[str, int, str, str]]:
         """Yield the rows that are left out. This reads every table again for the texts."""
         for table in self._read:
-            numbers = {table.line(number): number for number in self.broken(table)}
-            for line, text in table.originals(numbers) if numbers else ():
-                number = numbers[line]
-                rules = [rule for rule in self.rows if number in self.rows[rule].get(table, ())]
+            rows_by_line = {table.line(table_row): table_row for table_row in self.broken(table)}
+            for line, text in table.originals(rows_by_line) if rows_by_line else ():
+                table_row = rows_by_line[line]
+                rules = [
+                    rule
+                    for rule in self.rows_by_rule
+                    if table_row in self.rows_by_rule[rule].get(table, ())
+                ]
                 yield table.short, line, "; ".join(map(_short, rules)), text
 
     def _in_order(self) -> list[tuple[str, tuple[Table, int, str]]]:
@@ -193,7 +201,7 @@ class Problems:
         tables = list(self._read)
         return sorted(
             self._first.items(),
-            key=lambda first: (tables.index(first[1][0]), first[1][0].line(first[1][1])),
+            key=lambda entry: (tables.index(entry[1][0]), entry[1][0].line(entry[1][1])),
         )
 
     def _counts(self, *rules: str) -> tuple[int, int]:
@@ -213,11 +221,11 @@ def literal_sql(text: str) -> str:
 
 
 def arrow_rows(rows: Iterable[Sequence[Any]], types: Mapping[str, pa.DataType]) -> Iterator[Rows]:
-    """Put rows of Python values into batches; the first value is the row number."""
+    """Put rows of Python values into batches; the first value is the table row."""
     for batch in batched(rows):
-        numbers, *columns = zip(*batch, strict=True)
+        table_rows, *columns = zip(*batch, strict=True)
         values = zip(types.items(), columns, strict=True)
-        yield Rows(numbers, {name: pa.array(column, kind) for (name, kind), column in values})
+        yield Rows(table_rows, {name: pa.array(column, kind) for (name, kind), column in values})
 
 
 class MemoryTable(Table):
@@ -229,7 +237,7 @@ class MemoryTable(Table):
         read: yields record batches with the requested columns.
     """
 
-    mark, skip, first = "[{}]", "skip_bad_rows=True", 0
+    mark, skip, first_row = "[{}]", "skip_bad_rows=True", 0
 
     def __init__(
         self,
@@ -242,18 +250,20 @@ class MemoryTable(Table):
 
     def batches(self, columns: Sequence[str], problems: Problems) -> Iterator[Rows]:
         """Yield at most :data:`BATCH_ROWS` rows at once."""
-        first = self.first
+        first_row = self.first_row
         for batch in self._read(list(columns)):
             for start in range(0, batch.num_rows, BATCH_ROWS):
                 part = batch.slice(start, BATCH_ROWS)
-                yield Rows(range(first, first + len(part)), {name: part[name] for name in columns})
-                first += len(part)
+                yield Rows(
+                    range(first_row, first_row + len(part)), {name: part[name] for name in columns}
+                )
+                first_row += len(part)
 
 
 class ArrowTable(MemoryTable):
     """A Parquet or Arrow file."""
 
-    mark, skip, first = ", row {}", Table.skip, 1
+    mark, skip, first_row = ", row {}", Table.skip, 1
 
     def __init__(self, path: Path) -> None:
         self.path = path

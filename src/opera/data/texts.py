@@ -210,8 +210,10 @@ class TextTable:
 
         Rows of one group are the same document, or the same query.
         """
-        _, first, number = np.unique(self.digests, return_index=True, return_inverse=True)
-        return np.asarray(first[number], dtype=np.int32)
+        _, first_rows, group_numbers = np.unique(
+            self.digests, return_index=True, return_inverse=True
+        )
+        return np.asarray(first_rows[group_numbers], dtype=np.int32)
 
     @property
     def titled_rows(self) -> NDArray[np.int64]:
@@ -240,11 +242,11 @@ class TextTable:
             return list(column.slice(start, max(0, stop - start)).to_pylist())
         # row by row, because Arrow's take on a chunked string column copies the column first
         wanted, chunks = np.asarray(rows, dtype=np.int64), column.chunks
-        numbers = np.searchsorted(self._chunk_starts, wanted, side="right") - 1
-        places = (wanted - self._chunk_starts[numbers]).tolist()
+        chunk_numbers = np.searchsorted(self._chunk_starts, wanted, side="right") - 1
+        positions = (wanted - self._chunk_starts[chunk_numbers]).tolist()
         return [
-            chunks[number][place].as_py()
-            for number, place in zip(numbers.tolist(), places, strict=True)
+            chunks[chunk][position].as_py()
+            for chunk, position in zip(chunk_numbers.tolist(), positions, strict=True)
         ]
 
     @cached_property

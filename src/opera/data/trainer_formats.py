@@ -248,7 +248,7 @@ def add_records(
     table, has_pairs = _records_of(path), kind.adapt not in (corpus, queries)
     name = has_pairs and split_name(Path(path.name), _SPLITS)
 
-    def rows() -> Iterator[tuple[Any, ...]]:
+    def read_pairs() -> Iterator[tuple[Any, ...]]:
         for line, record in table.records(relation.problems):
             relation.problems.count(table, 1)
             try:
@@ -272,7 +272,7 @@ def add_records(
         "query_key": "CASE WHEN query IS NOT NULL THEN text_key(query) END",
         "document_key": "CASE WHEN document IS NOT NULL THEN document_key(title, document) END",
     }  # fmt: skip
-    relation.stream_rows(rows(), types)
+    relation.stream_rows(read_pairs(), types)
     relation.insert("pairs", table, {role: [column] for role, column in kind.names.items()}, values)
 
 

@@ -101,11 +101,18 @@ def load_weak_pairs(
         builder.write_texts(
             "queries", text_batches((section.name, "", section.title) for section in selected)
         )
-        query = np.repeat(np.arange(len(selected)), [len(section.lines) for section in selected])
-        doc, first_test = np.arange(len(docs)), len(splits["train"])
-        for split, in_split in (("train", query < first_test), ("test", query >= first_test)):
+        query_rows = np.repeat(
+            np.arange(len(selected)), [len(section.lines) for section in selected]
+        )
+        doc_rows, first_test_row = np.arange(len(docs)), len(splits["train"])
+        for split, in_split in (
+            ("train", query_rows < first_test_row),
+            ("test", query_rows >= first_test_row),
+        ):
             ones = np.ones(in_split.sum(), dtype=np.int32)
-            builder.splits[split] = Qrels.from_arrays(query[in_split], doc[in_split], ones)
+            builder.splits[split] = Qrels.from_arrays(
+                query_rows[in_split], doc_rows[in_split], ones
+            )
 
     data = load_or_parse(digest.hexdigest(), name, source, parse)
     return replace(data, notes=(*data.notes, *notes))
@@ -160,7 +167,7 @@ def _chunks(lines: Sequence[str]) -> list[str]:
 
 def _test_groups(sizes: Counter[str], rng: np.random.Generator) -> set[str]:
     """Choose random groups with a fifth of the sections; leave at least one group for train."""
-    groups = [sorted(sizes)[place] for place in rng.permutation(len(sizes))[:-1]]
+    groups = [sorted(sizes)[position] for position in rng.permutation(len(sizes))[:-1]]
     totals = accumulate((sizes[group] for group in groups), initial=0)
     target = TEST_FRACTION * sizes.total()
     return {group for group, total in zip(groups, totals, strict=False) if total < target}
@@ -172,7 +179,8 @@ def _sample(items: list[Section], limit: int | None, rng: np.random.Generator) -
         return items
     turns: dict[str, Iterator[int]] = defaultdict(count)
     order = [
-        (next(turns[items[place].group]), place) for place in rng.permutation(len(items)).tolist()
+        (next(turns[items[position].group]), position)
+        for position in rng.permutation(len(items)).tolist()
     ]
     chosen = sorted(order, key=itemgetter(0))[:limit]  # stable: random order within a turn
-    return [items[place] for place in sorted(place for _, place in chosen)]
+    return [items[position] for position in sorted(position for _, position in chosen)]
