@@ -49,7 +49,7 @@ class WeightedDraws:
     """
 
     def __init__(self, inputs: NegativeInputs, rule: str, cap: float, mined: bool) -> None:
-        pool = inputs.pool.rows(np.arange(len(inputs.pool)))
+        pool = inputs.pool.doc_rows(np.arange(len(inputs.pool)))
         positives = np.bincount(inputs.pairs.pair_doc, minlength=len(inputs.data.corpus))[pool]
         self.lists: Any = None
         if mined:

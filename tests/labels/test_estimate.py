@@ -50,7 +50,7 @@ def test_p_values_rank_the_pair_among_the_other_documents():
     known = torch.tensor([[False, False, False, False], [True, False, False, False]])
     # Of three others one is above and one equal; of the two that are no known positives none is above.
     assert p_values(similarity, known).tolist() == pytest.approx([(1.5 + 0.5) / 4, 0.5 / 3])
-    assert p_values(similarity[:, 1:], None, first=1).tolist() == pytest.approx([(2 + 0.5) / 3, (1 + 0.5) / 3])
+    assert p_values(similarity[:, 1:], None, first_column=1).tolist() == pytest.approx([(2 + 0.5) / 3, (1 + 0.5) / 3])
     assert p_values(torch.ones(1, 1), None).isnan().all()
 
 

@@ -43,7 +43,7 @@ def test_negatives_are_documents_of_the_querys_own_set(negatives, sets, static_m
     run = prepared(sets, static_model, negatives=negatives, method="dp")
     built = build_training_set(run)
     queries = np.arange(built.pairs.n_queries)
-    owner = np.searchsorted([0, built.sets[1].first_query], queries, side="right") - 1
+    owner = np.searchsorted([0, built.sets[1].first_query_index], queries, side="right") - 1
     for number, sampler in enumerate(make_sampler(built, run.recipe).sets):
         drawn = sampler.documents(np.arange(30), 5, 0, 1)
         assert (in_set(run.data.with_splits, drawn) == number).all()

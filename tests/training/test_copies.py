@@ -109,7 +109,7 @@ def test_a_pool_has_each_text_once_whichever_copy_is_asked_for():
     pool = DocumentPool(np.array([0, 1, 1, 3, 4]), np.array([2, 4]))  # row 2 is a copy of row 1, row 4 has no text
     assert pool.holds(np.arange(5)).tolist() == [True, True, True, True, False]
     only = pool.only(np.array([2, 3, 4]))
-    assert only.rows(np.arange(len(only))).tolist() == [1, 3]
+    assert only.doc_rows(np.arange(len(only))).tolist() == [1, 3]
     assert pool.others(np.array([1, 2, 4])) == 2
 
 

@@ -94,7 +94,7 @@ def test_several_sets_lose_no_pair_and_each_pair_keeps_its_document_and_weight()
     pairs, *parts = (TrainingPairs.from_arrays(np.arange(size), np.arange(size)) for size in (12, 5, 7))
     quotas, plan, factors = Quotas(np.array([0.3, 0.7])), Plan(0, 30, 8), np.arange(1, 13) / 4
     sets = [
-        DataSetSampler(in_turn(part, of_set), first_document=first)
+        DataSetSampler(in_turn(part, of_set), first_doc_row=first)
         for part, of_set, first in zip(parts, quotas.plans(plan), (0, 5), strict=True)
     ]
     visits = FirstVisits.none(12, np.array([0, 5, 12]))

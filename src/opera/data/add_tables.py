@@ -145,7 +145,7 @@ def _split_sql(table: Table, columns: Roles, split_name: str | None) -> tuple[st
 
 
 def read_documents(
-    place: str, columns: Columns, encoding: str | None, skip_bad_rows: bool
+    path: str, columns: Columns, encoding: str | None, skip_bad_rows: bool
 ) -> tuple[list[tuple[str, str, str]], list[str]]:
     """Return id, title and text of the documents in a file or folder, and notes.
 
@@ -156,7 +156,7 @@ def read_documents(
     """
     with TemporaryDirectory() as folder:
         relation = Relation(Path(folder), skip_bad_rows=skip_bad_rows)
-        tables = open_texts(place, "documents", columns, relation.notes, encoding)
+        tables = open_texts(path, "documents", columns, relation.notes, encoding)
         columns.check_used([("documents", table.name, table.columns) for table in tables])
         for table in tables:
             roles = _roles(table, ["text"], "documents", columns)

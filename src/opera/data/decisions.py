@@ -42,8 +42,8 @@ class Decisions:
     """Decided pairs. A decision also applies to copies of the pair, which have the same texts.
 
     Attributes:
-        query_rows: int64 ``[m]``, rows of the query table of a data set, or of the joined one.
-        doc_rows: int64 ``[m]``, rows of the corpus.
+        query_rows: int64 ``[m]``, rows in the query table of a data set, or in the joined one.
+        doc_rows: int64 ``[m]``, document rows.
         relevant: bool ``[m]``, whether the document is relevant to the query: false for wrong
             pairs, true for correct and missing pairs.
         of_test: bool ``[m]``, whether the decision is about the test split.
@@ -286,5 +286,5 @@ def _missing(
     return replace(missing, query_rows=query_rows), int(blocked.sum())
 
 
-def _named(query: str, document: str) -> str:
-    return f"query {shown(query)}, document {shown(document)}"
+def _named(query_id: str, doc_id: str) -> str:
+    return f"query {shown(query_id)}, document {shown(doc_id)}"

@@ -149,8 +149,8 @@ def match_pairs(
                 advice = f"ids must be SET/ID, where SET is one of {names}"
             raise DataError(f"{count}; {pair} is not there; {advice}")
         notes += list_notes + [f"{count}; OPERA ignores the rest"] * (not in_data.all())
-        numbers = {"query_row": query_rows, "doc_row": doc_rows, "set": query_sets}
-        for name, values in numbers.items():
+        columns_to_add = {"query_row": query_rows, "doc_row": doc_rows, "set": query_sets}
+        for name, values in columns_to_add.items():
             table = table.append_column(name, pa.array(values, pa.int64()))
         tables.append(table.filter(pa.array(in_data)))
     return pa.concat_tables(tables, promote_options="default"), notes
@@ -233,11 +233,11 @@ def _check_texts(
         if texts[position] and not begins(texts[position], text)
     ]
     if wrong_positions:
-        first = wrong_positions[0]
-        (text_id,) = table.ids(text_rows[known_positions[[first]]])
+        example = wrong_positions[0]
+        (text_id,) = table.ids(text_rows[known_positions[[example]]])
         raise DataError(
-            f"{path}: {name} {shown(text_id)} is {shown(listed[first])} in the list but "
-            f"{shown(texts[first])} in the data ({len(wrong_positions):,} of {len(texts):,} rows "
+            f"{path}: {name} {shown(text_id)} is {shown(listed[example])} in the list but "
+            f"{shown(texts[example])} in the data ({len(wrong_positions):,} of {len(texts):,} rows "
             "differ); ids that are row numbers change with the data, so write the list again; if "
             f"you only corrected texts, delete the column {shown(name)}"
         )

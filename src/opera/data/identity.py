@@ -60,9 +60,9 @@ def equal_positions(
     """Return all i and j with ``left[i] == right[j]``: both int64, i ascending."""
     order = np.argsort(right, kind="stable")
     sides: tuple[Literal["left", "right"], ...] = ("left", "right")
-    first, end = (np.searchsorted(right, left, side, order) for side in sides)
-    positions = concatenated_ranges(first, end - first)
-    return np.repeat(np.arange(len(left)), end - first), order[positions]
+    starts, ends = (np.searchsorted(right, left, side, order) for side in sides)
+    positions = concatenated_ranges(starts, ends - starts)
+    return np.repeat(np.arange(len(left)), ends - starts), order[positions]
 
 
 def documents_that_are_queries(data: RetrievalData, qrels: Qrels) -> NDArray[np.int64]:
@@ -94,10 +94,10 @@ def copy_notes(data: RetrievalData) -> list[str]:
     for kind, table in (("documents", data.corpus), ("queries", data.queries)):
         copies = np.setdiff1d(table.copies, table.empty_rows())
         if len(copies):
-            copy, first = table.ids(copies[:1])[0], table.ids(table.group[copies[:1]])[0]
+            copy_id, first_id = table.ids(np.array([copies[0], table.group[copies[0]]]))
             notes.append(
-                f"copies among the {kind}: {len(copies):,}, such as {shown(copy)} with the text of "
-                f"{shown(first)}; training, negatives and splits treat copies as one, but measures "
+                f"copies among the {kind}: {len(copies):,}, such as {shown(copy_id)} with the text of "
+                f"{shown(first_id)}; training, negatives and splits treat copies as one, but measures "
                 "do not: ids decide which copy ranks first"
             )
     return notes

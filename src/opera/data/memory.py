@@ -167,16 +167,18 @@ def _frame(value: Any, name: str, columns: Sequence[str]) -> Any:
         )
     if len(value) == 0:
         raise DataError(f"{name}: must not be empty")
-    first = value[0]
-    if isinstance(first, Mapping | np.record) or hasattr(first, "_fields"):  # has column names
+    first_value = value[0]
+    if isinstance(first_value, Mapping | np.record) or hasattr(
+        first_value, "_fields"
+    ):  # has column names
         return pd.DataFrame(value)
     for table_row, values in enumerate(value):
-        if not isinstance(values, _LISTS) or len(values) != len(first) or len(values) < 2:
+        if not isinstance(values, _LISTS) or len(values) != len(first_value) or len(values) < 2:
             raise DataError(
                 f"{name}[{table_row}]: must be a tuple ({', '.join(columns)}), as all rows, got "
                 f"{shown(values)}"
             )
-    return pd.DataFrame(value, columns=list(columns[: len(first)]))
+    return pd.DataFrame(value, columns=list(columns[: len(first_value)]))
 
 
 def _column(values: Any, name: str) -> pa.Array:

@@ -27,23 +27,23 @@ from opera.data.tables import Problems, Table, arrow_rows
 MAX_GRADE = 1000
 
 
-def check_string(place: str, value: object) -> str:
+def check_string(subject: str, value: object) -> str:
     """Check that a value is a string that a file can hold, and return it.
 
     Args:
-        place: start of the message.
+        subject: start of the message.
         value: the value.
 
     Raises:
         DataError: with the rule.
     """
     if not isinstance(value, str):
-        raise DataError(f"{place} must be a string, got {shown(value)}")
+        raise DataError(f"{subject} must be a string, got {shown(value)}")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:  # as in a text that ends in the middle of an emoji
         raise DataError(
-            f"{place} contains half a character ({value[error.start]!r}, a cut emoji); remove it"
+            f"{subject} contains half a character ({value[error.start]!r}, a cut emoji); remove it"
         ) from None
     return value
 

@@ -392,8 +392,8 @@ def _documents_held_out(
     )
     is_held_out, budget = np.zeros(len(doc_rows), dtype=bool), MOST_PAIRS_LEFT_OUT * len(documents)
     n_chosen = 0
-    for query in order:
-        positives = documents[relevant.offsets[query] : relevant.offsets[query + 1]]
+    for query_index in order:
+        positives = documents[relevant.offsets[query_index] : relevant.offsets[query_index + 1]]
         new = positives[~is_held_out[positives]]
         pairs_of_others = int(pairs_of[new].sum()) - len(new)
         if pairs_of_others > budget:
@@ -422,13 +422,13 @@ def _rare_documents_held_out(
     doc_rows, documents = np.unique(relevant.doc_rows, return_inverse=True)  # of each pair
     pairs_of, budget = np.bincount(documents), MOST_PAIRS_LEFT_OUT * len(documents) / count
     is_held_out, chosen = np.zeros(len(doc_rows), dtype=bool), []
-    for query in order:
-        rarest = documents[relevant.offsets[query] : relevant.offsets[query + 1]]
+    for query_index in order:
+        rarest = documents[relevant.offsets[query_index] : relevant.offsets[query_index + 1]]
         rarest = rarest[np.argsort(pairs_of[rarest], kind="stable")]
         rarest = rarest[np.cumsum(np.where(is_held_out[rarest], 0, pairs_of[rarest])) <= budget]
         if len(rarest):
             is_held_out[rarest] = True
-            chosen.append(query)
+            chosen.append(query_index)
         if len(chosen) == count:
             break
     return np.sort(np.array(chosen, dtype=np.int64)), doc_rows[is_held_out].astype(np.int64)

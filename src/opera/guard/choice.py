@@ -33,9 +33,9 @@ from opera.guard.rule import (
     choose_keyword_weights,
     choose_mixing_weight,
     cross_fitted,
+    dev_queries_of_sets,
     guarded_measure,
     mean_variance,
-    rows_of_sets,
     verdict_of,
 )
 from opera.retrieval.encoder import EmbeddingParts, Encoder, rows_digest
@@ -168,7 +168,9 @@ class Guard:
         """The guard's measure of each dev query."""
         return result.per_query[self.prepared.settings.metric_for_best_model]
 
-    def compare(self, first: Weights, second: Weights, mixing_weight: float) -> SecondTraining:
+    def compare(
+        self, first_training: Weights, second_training: Weights, mixing_weight: float
+    ) -> SecondTraining:
         """Compare two trainings on dev at λ; afterwards the model holds the second's weights.
 
         The second training has seen the dev queries, so its values are too high. They only reveal a
@@ -176,16 +178,16 @@ class Guard:
         the standard error of the difference.
         """
         with self.phase("compare_trainings", "measuring the second training on dev"):
-            self._dev_corpus(first)
-            trial = self._values(self.measured(first, mixing_weight))
-            values = self._values(self._measure(second, mixing_weight))
-            second.put_into(self.prepared.model.trained)
-        difference = values - trial
+            self._dev_corpus(first_training)
+            first_values = self._values(self.measured(first_training, mixing_weight))
+            second_values = self._values(self._measure(second_training, mixing_weight))
+            second_training.put_into(self.prepared.model.trained)
+        difference = second_values - first_values
         error = mean_variance(difference) ** 0.5 if len(difference) > 1 else 0.0
         return from_main(
             SecondTraining(
-                trial=float(trial.mean()),
-                second=float(values.mean()),
+                trial=float(first_values.mean()),
+                second=float(second_values.mean()),
                 error=float(error),
                 kept=bool(difference.mean() >= -error),
             )
@@ -210,7 +212,7 @@ class Guard:
                 rankings.append(
                     [rank(data_set).doc_rows.astype(np.int64) for data_set in data.data_sets]
                 )
-            best = [np.concatenate(rows) for rows in zip(*rankings, strict=True)]
+            best = [np.concatenate(best_of_set) for best_of_set in zip(*rankings, strict=True)]
             self._dev = dev_corpus(data, best, settings)
             self.base.put_into(model)
             self.results[0.0] = evaluate_dev(prepared.model.base_as_saved, self._dev, settings)
@@ -256,10 +258,10 @@ def decide(
     dev = guarded_measure(
         per_query[0.0], per_query[1.0], unbiased if mixing_weight > 0 else per_query[0.0]
     )
-    parts = {name: kind.rows for name, kind in kinds_by_name.items()}
+    parts = {name: kind.has_query for name, kind in kinds_by_name.items()}
     if len(parts) == 1:
         sets = prepared.data.with_splits
-        parts = {} if sets.is_single else rows_of_sets(sets)
+        parts = {} if sets.is_single else dev_queries_of_sets(sets)
     columns = {"base": 0.0, "fine_tuned": 1.0, "final": mixing_weight}
     return GuardRecord(
         mixing_weight=mixing_weight,
@@ -280,11 +282,13 @@ def decide(
         refit=prepared.refits and mixing_weight > 0,
         dev_parts={
             name: {
-                "queries": int(rows.sum()),
-                **{key: float(per_query[tried][rows].mean()) for key, tried in columns.items()},
+                "queries": int(has_query.sum()),
+                **{
+                    key: float(per_query[tried][has_query].mean()) for key, tried in columns.items()
+                },
             }
-            for name, rows in parts.items()
-            if rows.any()
+            for name, has_query in parts.items()
+            if has_query.any()
         }
         or None,
     )
@@ -297,16 +301,16 @@ def _query_kinds(prepared: Prepared) -> dict[str, QueryKind]:
     """
     data, expected_documents = prepared.data.with_splits.joined, prepared.data.expected_documents
     dev = data.judged_qrels("dev")
-    all_rows = np.ones(dev.n_queries, dtype=bool)
+    all_queries = np.ones(dev.n_queries, dtype=bool)
     if expected_documents == "known":
-        return {"same documents": QueryKind(all_rows, 1.0)}
+        return {"same documents": QueryKind(all_queries, 1.0)}
     if expected_documents == "new":
-        return {"new documents": QueryKind(all_rows, 0.0)}
+        return {"new documents": QueryKind(all_queries, 0.0)}
     if expected_documents == "both":
         known = asks_about_known(data, dev, data.training_split())
         return {"same documents": QueryKind(known, 1.0), "new documents": QueryKind(~known, 0.0)}
     return {
-        "like test": QueryKind(all_rows, known_fraction(prepared.data.before_dev.joined, "test"))
+        "like test": QueryKind(all_queries, known_fraction(prepared.data.before_dev.joined, "test"))
     }
 
 
@@ -347,11 +351,11 @@ def dev_corpus(
         *(
             reduced_corpus(
                 data_set,
-                rows,
+                best_doc_rows,
                 max(1, GUARD_DOCUMENTS * len(data_set.corpus) // all_documents),
                 settings,
             )
-            for data_set, rows in zip(mixture.data_sets, best, strict=True)
+            for data_set, best_doc_rows in zip(mixture.data_sets, best, strict=True)
         )
     )
 
@@ -366,26 +370,29 @@ def reduced_corpus(
     text are excluded.
     """
     qrels, corpus_text = data.judged_qrels("dev"), settings.corpus_text
-    chosen: IntArray = np.unique(qrels.relevant().doc_rows)
-    empty = np.setdiff1d(data.corpus.empty_rows(corpus_text), chosen)
-    for documents in best.T:
-        extended = np.setdiff1d(np.union1d(chosen, documents[documents >= 0]), empty)
+    chosen_doc_rows: IntArray = np.unique(qrels.relevant().doc_rows)
+    empty_doc_rows = np.setdiff1d(data.corpus.empty_rows(corpus_text), chosen_doc_rows)
+    for doc_rows_at_rank in best.T:
+        ranked = doc_rows_at_rank[doc_rows_at_rank >= 0]
+        extended = np.setdiff1d(np.union1d(chosen_doc_rows, ranked), empty_doc_rows)
         if len(extended) > limit:
             break
-        chosen = extended
-    rest = np.setdiff1d(np.arange(len(data.corpus)), np.union1d(chosen, empty))
-    rest = generator(settings.seed, "guard.documents").permutation(rest)
-    rows = np.sort(np.concatenate([chosen, rest[: max(0, limit - len(chosen))]])).astype(np.int64)
-    judged = np.isin(qrels.doc_rows, rows)
+        chosen_doc_rows = extended
+    used = np.union1d(chosen_doc_rows, empty_doc_rows)
+    others = np.setdiff1d(np.arange(len(data.corpus)), used)
+    others = generator(settings.seed, "guard.documents").permutation(others)
+    others = others[: max(0, limit - len(chosen_doc_rows))]
+    doc_rows = np.sort(np.concatenate([chosen_doc_rows, others])).astype(np.int64)
+    judged = np.isin(qrels.doc_rows, doc_rows)
     dev = Qrels.from_arrays(
         qrels.query_rows[qrels.query_index[judged]],
-        np.searchsorted(rows, qrels.doc_rows[judged]),
+        np.searchsorted(doc_rows, qrels.doc_rows[judged]),
         qrels.grades[judged],
     )
     return replace(
         data,
-        fingerprint=f"{data.fingerprint}/documents/{rows_digest(rows)}",
-        corpus=data.corpus.select(rows),
+        fingerprint=f"{data.fingerprint}/documents/{rows_digest(doc_rows)}",
+        corpus=data.corpus.select(doc_rows),
         splits={"dev": dev},
         given_negatives=None,
         held_out=None,

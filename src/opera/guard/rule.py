@@ -84,11 +84,11 @@ class QueryKind:
     """Dev queries that represent a kind of expected queries.
 
     Attributes:
-        rows: bool ``[n]``, marks these dev queries.
+        has_query: bool ``[n]``, whether each dev query is of this kind.
         seen: s, the fraction of such queries' pairs whose document is known from training.
     """
 
-    rows: NDArray[np.bool_]
+    has_query: NDArray[np.bool_]
     seen: float
 
 
@@ -115,7 +115,7 @@ def choose_mixing_weight(
     ]
     acceptable = np.array(helpful) & (expected >= 0).all(axis=0)
     # Kinds without dev queries may rule out a λ, but not favour one.
-    total = expected[[bool(kind.rows.any()) for kind in kinds]].sum(axis=0)
+    total = expected[[bool(kind.has_query.any()) for kind in kinds]].sum(axis=0)
     return mixing_weights[int(np.argmax(np.where(acceptable, total, -np.inf)))]
 
 
@@ -139,7 +139,7 @@ def cross_fitted(
     half = generator(seed, "guard.halves").permutation(len(values)) % 2 == 0
     for part in (half, ~half):
         mixing_weight = choose_mixing_weight(
-            per_query, [replace(kind, rows=kind.rows & ~part) for kind in kinds], anchors
+            per_query, [replace(kind, has_query=kind.has_query & ~part) for kind in kinds], anchors
         )
         values[part] = per_query[mixing_weight][part]
     return values
@@ -148,7 +148,9 @@ def cross_fitted(
 def expected_gains(per_query: PerQuery, kind: QueryKind, anchors: Anchors) -> NDArray[np.float64]:
     """Return the expected gain over the base model of each λ, in ascending order of λ."""
     weights = sorted(per_query)
-    differences = [(per_query[high] - per_query[low])[kind.rows] for low, high in pairwise(weights)]
+    differences = [
+        (per_query[high] - per_query[low])[kind.has_query] for low, high in pairwise(weights)
+    ]
     means = [difference.mean() if len(difference) else 0.0 for difference in differences]
     variances = [mean_variance(difference) for difference in differences]
     return expected_gains_of_steps(weights, means, variances, kind.seen, anchors)
@@ -185,7 +187,7 @@ def helps_on_dev(gain: NDArray[np.float64], kinds: Sequence[QueryKind]) -> bool:
         gain: over the base model, per dev query: float64 ``[n]``.
         kinds: the kinds of queries that dev represents.
     """
-    means = [gain[kind.rows].mean() for kind in kinds if kind.rows.any()]
+    means = [gain[kind.has_query].mean() for kind in kinds if kind.has_query.any()]
     return bool(means and max(means) > EQUAL and min(means) >= -EQUAL)
 
 
@@ -270,18 +272,18 @@ def choose_keyword_weights(
     """
     parsed, weights = parse_measures(measure), dict[str, float]()
     alone, hybrid = model.per_query[measure], model.per_query[measure].copy()
-    parts = rows_of_sets(mixture)
+    queries_by_set = dev_queries_of_sets(mixture)
     for data_set in mixture.with_relevant("dev"):
-        rows, qrels = parts[data_set.name], data_set.judged_qrels("dev")
+        of_set, qrels = queries_by_set[data_set.name], data_set.judged_qrels("dev")
         fusion = fusion_of(data_set, model, words)
         values = {
             weight: per_query(fusion.ranking(weight, parsed[0].depth), qrels, parsed)[measure]
             for weight in KEYWORD_WEIGHTS
         }
-        kinds_of_set = [replace(kind, rows=kind.rows[rows]) for kind in kinds]
+        kinds_of_set = [replace(kind, has_query=kind.has_query[of_set]) for kind in kinds]
         weight = choose_mixing_weight(values, kinds_of_set, anchors)
         if weight > 0:
-            hybrid[rows] = cross_fitted(values, kinds_of_set, anchors, seed)
+            hybrid[of_set] = cross_fitted(values, kinds_of_set, anchors, seed)
         weights[data_set.name] = weight
     low, high = mean_interval(hybrid - alone, bounds=DIFFERENCE)
     return KeywordsRecord(
@@ -296,9 +298,9 @@ def choose_keyword_weights(
     )
 
 
-def rows_of_sets(mixture: Mixture) -> dict[str, NDArray[np.bool_]]:
+def dev_queries_of_sets(mixture: Mixture) -> dict[str, NDArray[np.bool_]]:
     """Mark the dev queries of each data set, by its name."""
     sets = mixture.with_relevant("dev")
     counts = [data_set.judged_qrels("dev").n_queries for data_set in sets]
     set_of_query = np.repeat(np.arange(len(sets)), counts)
-    return {data_set.name: set_of_query == number for number, data_set in enumerate(sets)}
+    return {data_set.name: set_of_query == set_number for set_number, data_set in enumerate(sets)}

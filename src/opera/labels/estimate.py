@@ -59,13 +59,13 @@ class FirstVisits:
         copies: IntArray | None = None,
     ) -> FirstVisits:
         """No pair visited yet. By default there is one data set without decisions."""
-        firsts = np.array([0, n_pairs]) if first_pairs is None else first_pairs
+        first_pairs_of_sets = np.array([0, n_pairs]) if first_pairs is None else first_pairs
         return cls(
             np.full(n_pairs, np.nan, np.float32),
             np.full(n_pairs, -1, np.int32),
-            firsts,
+            first_pairs_of_sets,
             np.zeros(n_pairs, dtype=bool) if confirmed is None else confirmed,
-            removed_excess or [0] * (len(firsts) - 1),
+            removed_excess or [0] * (len(first_pairs_of_sets) - 1),
             copies,
         )
 
@@ -75,39 +75,40 @@ class FirstVisits:
         return ~np.isnan(self.p)
 
     def set_of(self, pair_ids: IntArray) -> NDArray[np.int64]:
-        """The index of each pair's data set, int64 in the shape of ``pair_ids``."""
+        """The number of each pair's data set, int64 in the shape of ``pair_ids``."""
         return np.asarray(np.searchsorted(self.first_pairs, pair_ids, side="right") - 1)
 
-    def part(self, number: int) -> FirstVisits:
+    def part(self, set_number: int) -> FirstVisits:
         """A view of one data set's pairs. It shares its arrays with this object."""
-        rows, excess = slice(*self.first_pairs[number : number + 2]), self.removed_excess[number]
-        p, firsts = self.p[rows], np.array([0, len(self.p[rows])])
-        return FirstVisits(p, self.step[rows], firsts, self.confirmed[rows], [excess])
+        pairs_of_set = slice(*self.first_pairs[set_number : set_number + 2])
+        p, step = self.p[pairs_of_set], self.step[pairs_of_set]
+        confirmed, excess = self.confirmed[pairs_of_set], self.removed_excess[set_number]
+        return FirstVisits(p, step, np.array([0, len(p)]), confirmed, [excess])
 
     def record(self, step: int, pair_ids: IntArray, p: FloatArray) -> None:
         """Record the p of the new pairs among the pairs ``[B]`` of a step."""
-        new = np.flatnonzero(np.isnan(self.p[pair_ids]) & ~np.isnan(p))
-        pairs, first = np.unique(pair_ids[new], return_index=True)  # the first of repeated pairs
-        values = p[new[first]]
+        is_new = np.isnan(self.p[pair_ids]) & ~np.isnan(p)
+        pair_ids, p = pair_ids[is_new], p[is_new]
+        new_pairs, positions = np.unique(pair_ids, return_index=True)  # the first of repeated pairs
         if self.copies is not None:
-            numbers, first = np.unique(self.copies[pair_ids[new]], return_index=True)
-            pairs = np.flatnonzero(np.isin(self.copies, numbers))
-            values = p[new[first]][np.searchsorted(numbers, self.copies[pairs])]
-        self.p[pairs], self.step[pairs] = values, step
+            copy_numbers, positions = np.unique(self.copies[pair_ids], return_index=True)
+            new_pairs = np.flatnonzero(np.isin(self.copies, copy_numbers))
+            positions = positions[np.searchsorted(copy_numbers, self.copies[new_pairs])]
+        self.p[new_pairs], self.step[new_pairs] = p[positions], step
 
     def take_over(self, keys: IntArray, earlier: FirstVisits, earlier_keys: IntArray) -> None:
         """Copy the visits of the same pairs from an earlier training.
 
         Args:
-            keys: int ``[N]``, one number per pair.
+            keys: int ``[N]``, one key per pair, such as those of ``text_keys``.
             earlier: the visits of the earlier training.
-            earlier_keys: its numbers.
+            earlier_keys: its keys.
         """
-        numbers, first = np.unique(earlier_keys, return_index=True)
-        place = np.minimum(np.searchsorted(numbers, keys), len(numbers) - 1)
-        pairs = np.flatnonzero(numbers[place] == keys)  # a copy has the number of its pair
-        same = first[place[pairs]]
-        self.p[pairs], self.step[pairs] = earlier.p[same], earlier.step[same]
+        distinct_keys, earlier_pairs = np.unique(earlier_keys, return_index=True)
+        positions = np.minimum(np.searchsorted(distinct_keys, keys), len(distinct_keys) - 1)
+        pairs = np.flatnonzero(distinct_keys[positions] == keys)  # a copy has the key of its pair
+        same_pairs = earlier_pairs[positions[pairs]]
+        self.p[pairs], self.step[pairs] = earlier.p[same_pairs], earlier.step[same_pairs]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that resuming needs."""
@@ -146,17 +147,20 @@ def noise_interval(
 
     Args:
         rate: the noise rate.
-        classes: for each class, its fraction of the pairs, and the p and the query, float and int
-            ``[m]``, of the pairs that its rate is estimated from.
+        classes: for each class, its fraction of the pairs, and the p and the query index, float and
+            int ``[m]``, of the pairs that its rate is estimated from.
     """
     weight = np.concatenate([np.full(len(p), fraction / len(p)) for fraction, p, _ in classes])
     residual = np.concatenate([_above_half(p) / 2 - noise_rate(p) / 2 for _, p, _ in classes])
-    total, query = weight.sum(), np.concatenate([query for _, _, query in classes])
-    sums = np.bincount(np.unique(query, return_inverse=True)[1], weight * residual) / total
-    others, fraction = max(1, len(sums) - 1), rate / total / 2
-    variance = (sums**2).sum() * (1 + 1 / others)
+    total, query_indices = (
+        weight.sum(),
+        np.concatenate([query_indices for _, _, query_indices in classes]),
+    )
+    sums = np.bincount(np.unique(query_indices, return_inverse=True)[1], weight * residual) / total
+    degrees, fraction = max(1, len(sums) - 1), rate / total / 2
+    variance = (sums**2).sum() * (1 + 1 / degrees)
     independent = fraction * (1 - fraction) / variance if variance > 0 else np.inf
-    normal, student = stdtrit([np.inf, others], (1 + LEVEL) / 2)
+    normal, student = stdtrit([np.inf, degrees], (1 + LEVEL) / 2)
     size = min(total**2 / (weight**2).sum(), independent) * (normal / student) ** 2
     low, high = fraction_interval(fraction * size, size)
     return 2 * total * low, min(total, 2 * total * high)
@@ -215,7 +219,9 @@ def increasing_rate(x: FloatArray, p: FloatArray, blocks: int) -> NDArray[np.flo
     return np.asarray(np.minimum(1, fitted)[block], dtype=np.float64)
 
 
-def beside_siblings(query: IntArray, p: FloatArray, alone: FloatArray) -> NDArray[np.float64]:
+def beside_siblings(
+    query_indices: IntArray, p: FloatArray, alone: FloatArray
+) -> NDArray[np.float64]:
     """The probability of visited pairs ``[m]`` to be wrong, given the other pairs of their queries.
 
     ``alone`` assumes the noise rate π of all pairs as the prior. Here the prior is π(s), the noise
@@ -229,13 +235,15 @@ def beside_siblings(query: IntArray, p: FloatArray, alone: FloatArray) -> NDArra
     pairs with the best siblings are the worst pairs.
 
     Args:
-        query: int ``[m]``.
+        query_indices: int ``[m]``.
         p: float ``[m]``, all of one class of queries.
         alone: float ``[m]``, the probability from the pair's p alone.
     """
-    counts = np.bincount(query)
-    siblings = counts[query] - 1
-    correct = (np.bincount(query, 1 - alone)[query] - (1 - alone)) / np.maximum(1, siblings)
+    counts = np.bincount(query_indices)
+    siblings = counts[query_indices] - 1
+    correct = (np.bincount(query_indices, 1 - alone)[query_indices] - (1 - alone)) / np.maximum(
+        1, siblings
+    )
     prior = np.full(len(p), noise_rate(p))
     odds = logit(alone) - _log_odds(prior)
     for alike in (siblings == 0, siblings > 0):
@@ -307,11 +315,11 @@ def _class_rate(visited: IntArray, visits: FirstVisits) -> float:
     Decisions remove mostly wrong pairs with a low rank. Without them, the ranks of the remaining
     wrong pairs are no longer uniform. So the rate counts the excess of the removed pairs again.
     """
-    number = int(visits.set_of(visited[:1])[0])
-    rows = slice(*visits.first_pairs[number : number + 2])
-    in_set = int((visits.visited & ~visits.confirmed)[rows].sum())
+    set_number = int(visits.set_of(visited[:1])[0])
+    pairs_of_set = slice(*visits.first_pairs[set_number : set_number + 2])
+    in_set = int((visits.visited & ~visits.confirmed)[pairs_of_set].sum())
     rate = noise_rate(visits.p[_later(visited, visits)])
-    return float(np.clip(rate + visits.removed_excess[number] / in_set, 0, 1))
+    return float(np.clip(rate + visits.removed_excess[set_number] / in_set, 0, 1))
 
 
 def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[NDArray[np.int64]]:
@@ -338,7 +346,7 @@ def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[NDArray[np.int64
     return classes
 
 
-def _later(ids: IntArray, visits: FirstVisits) -> NDArray[np.int64]:
+def _later(pair_ids: IntArray, visits: FirstVisits) -> NDArray[np.int64]:
     """The later half of the visited pairs, or the last :data:`LATER` if that is more."""
-    order = ids[np.argsort(-visits.step[ids], kind="stable")]
-    return np.sort(order[: max(LATER, len(ids) // 2)])
+    order = pair_ids[np.argsort(-visits.step[pair_ids], kind="stable")]
+    return np.sort(order[: max(LATER, len(pair_ids) // 2)])

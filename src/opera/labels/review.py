@@ -54,8 +54,8 @@ class Labelled:
 
     Attributes:
         data: the texts.
-        query_rows: int32 ``[n]``, the query table's row of each query.
-        pairs: the relevant pairs, queries numbered from 0.
+        query_rows: int32 ``[n]``, the query row of each query.
+        pairs: the relevant pairs, with query indices.
     """
 
     data: RetrievalData
@@ -71,33 +71,37 @@ class Labelled:
             why: the reason to review it.
             rank: fraction of documents that ranked higher at the first visit.
         """
-        query, doc_row = int(self.pairs.pair_query[pair_id]), int(self.pairs.pair_doc[pair_id])
-        item = {**self.item(query, doc_row, why), "stratum": stratum}
+        query_index, doc_row = (
+            int(self.pairs.pair_query[pair_id]),
+            int(self.pairs.pair_doc[pair_id]),
+        )
+        item = {**self.item(query_index, doc_row, why), "stratum": stratum}
         return (
             item
             if rank is None or np.isnan(rank)
             else {**item, "first_rank": round(float(rank), 3)}
         )
 
-    def item(self, query: int, doc_row: int, why: str) -> Item:
+    def item(self, query_index: int, doc_row: int, why: str) -> Item:
         """Describe a document of a query, which may have no label."""
-        start, end = self.pairs.query_offsets[query : query + 2].tolist()
+        start, end = self.pairs.query_offsets[query_index : query_index + 2].tolist()
         positives = self.pairs.pair_doc[start:end]
-        others = positives[positives != doc_row][:OTHER_DOCUMENTS].tolist()
+        other_doc_rows = positives[positives != doc_row][:OTHER_DOCUMENTS].tolist()
+        query_row = self.query_rows[[query_index]]
         return {
-            "query_id": self.data.queries.ids(self.query_rows[query : query + 1])[0],
-            "query": cut(self.data.queries.texts(self.query_rows[query : query + 1])[0], LONG),
+            "query_id": self.data.queries.ids(query_row)[0],
+            "query": cut(self.data.queries.texts(query_row)[0], LONG),
             **self.document(doc_row, LONG),
             "first_rank": NOT_KNOWN,
-            "others": [self.document(row, SHORT) for row in others],
+            "others": [self.document(other, SHORT) for other in other_doc_rows],
             "why": why,
         }
 
-    def document(self, row: int, length: int) -> Item:
+    def document(self, doc_row: int, length: int) -> Item:
         """Describe a document of the corpus."""
-        rows = np.array([row])
-        text = cut(self.data.corpus.texts(rows)[0], length)
-        return {"doc_id": self.data.corpus.ids(rows)[0], "document": text}
+        doc_rows = np.array([doc_row])
+        text = cut(self.data.corpus.texts(doc_rows)[0], length)
+        return {"doc_id": self.data.corpus.ids(doc_rows)[0], "document": text}
 
 
 def in_order(
@@ -120,14 +124,14 @@ def in_order(
     block = [name for name in REVIEW_PATTERN if name == "worst" or name in strata]
     blocks = -(-MOST_PAIRS // len(block))
     samples: dict[str, list[int]] = {}
-    for name, pairs in strata.items():
+    for name, pair_ids in strata.items():
         size = blocks * block.count(name)
-        if np.isin(worst, pairs).any():
-            size = min(size, 1 + int(LISTED_SAMPLE * len(pairs)))
-        samples[name] = rng.permutation(pairs)[:size].tolist()
+        if np.isin(worst, pair_ids).any():
+            size = min(size, 1 + int(LISTED_SAMPLE * len(pair_ids)))
+        samples[name] = rng.permutation(pair_ids)[:size].tolist()
     sampled = set(chain.from_iterable(samples.values()))
     queues: dict[str, list[int]] = {
-        **samples, "worst": [pair for pair in worst.tolist() if pair not in sampled]
+        **samples, "worst": [pair_id for pair_id in worst.tolist() if pair_id not in sampled]
     }  # fmt: skip
     ordered: list[tuple[int, str | None]] = []
     for _ in range(blocks):
@@ -154,23 +158,23 @@ def training_items(
     confirmed = visits.confirmed
     unlisted = np.setdiff1d(np.flatnonzero(kept & ~confirmed), worst)
     strata = {"listed": worst, "unlisted": unlisted}
-    strata = {name: pairs for name, pairs in strata.items() if len(pairs)}
+    strata = {name: pair_ids for name, pair_ids in strata.items() if len(pair_ids)}
 
-    def why(pair: int) -> str:
-        if estimate is None or not visits.visited[pair]:
+    def why(pair_id: int) -> str:
+        if estimate is None or not visits.visited[pair_id]:
             return "sampled at random; not trained"
-        rank = f"when first trained, {visits.p[pair]:.0%} of the other documents ranked higher"
-        return f"wrong with a probability of {estimate.probability_wrong[pair]:.0%}: {rank}"
+        rank = f"when first trained, {visits.p[pair_id]:.0%} of the other documents ranked higher"
+        return f"wrong with a probability of {estimate.probability_wrong[pair_id]:.0%}: {rank}"
 
     return {
-        "strata": {name: len(pairs) for name, pairs in strata.items()},
+        "strata": {name: len(pair_ids) for name, pair_ids in strata.items()},
         "confirmed": int((kept & confirmed).sum()),
         "estimate": None
         if estimate is None
         else {"rate": estimate.noise_rate, "low": estimate.low, "high": estimate.high},
         "pairs": [
-            labelled.pair(pair, stratum, why(pair), visits.p[pair])
-            for pair, stratum in in_order(seed, worst, strata)
+            labelled.pair(pair_id, stratum, why(pair_id), visits.p[pair_id])
+            for pair_id, stratum in in_order(seed, worst, strata)
         ],
     }
 
@@ -185,16 +189,16 @@ def test_items(labelled: Labelled, best_rank: IntArray, why: Sequence[str], seed
         why: the reason to review each pair.
         seed: of the run.
     """
-    all_pairs = np.arange(labelled.pairs.n_pairs)
-    shuffled = generator(seed, "review.test").permutation(all_pairs)
+    all_pair_ids = np.arange(labelled.pairs.n_pairs)
+    shuffled = generator(seed, "review.test").permutation(all_pair_ids)
     worst = shuffled[np.argsort(-best_rank[shuffled], kind="stable")]
     return {
-        "strata": {"unlisted": len(all_pairs)},
+        "strata": {"unlisted": len(all_pair_ids)},
         "confirmed": 0,
         "estimate": None,
         "pairs": [
-            labelled.pair(pair, stratum, why[pair])
-            for pair, stratum in in_order(seed, worst, {"unlisted": all_pairs})
+            labelled.pair(pair_id, stratum, why[pair_id])
+            for pair_id, stratum in in_order(seed, worst, {"unlisted": all_pair_ids})
         ],
     }
 

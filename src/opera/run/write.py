@@ -199,7 +199,7 @@ FIRST_RANKS = 10
 MOST_MISSING, MOST_CHANGED, SHOWN = 200, 50, 5
 """Most documents without a label, most queries that lost (or gained), and documents per query."""
 Candidate = tuple[int, int, float]
-"""A training query, a corpus row and its score."""
+"""A query index of the run, a row of the joined corpus, and the score."""
 
 
 def missing_candidates(
@@ -212,16 +212,18 @@ def missing_candidates(
     candidates: list[Candidate] = []
     for trained in training_set.sets:
         rng = generator(settings.seed, "review.queries")
-        queries = np.sort(rng.permutation(trained.pairs.n_queries)[:MOST_QUERIES])
-        rows = trained.train.query_rows
-        ranking = search_corpus(encoder, trained.data, rows[queries], 1, settings.corpus_text)
-        known, best = KnownPositives.of(trained.data, rows, trained.pairs), ranking.doc_rows[:, 0]
-        is_missing = _without_label(trained.data, "train", known, queries, rows[queries], best)
-        groups = trained.data.query_group[rows[queries]], trained.data.document_group[best]
+        data, all_query_rows = trained.data, trained.train.query_rows
+        query_indices = np.sort(rng.permutation(trained.pairs.n_queries)[:MOST_QUERIES])
+        query_rows = all_query_rows[query_indices]
+        ranking = search_corpus(encoder, data, query_rows, 1, settings.corpus_text)
+        best_doc_rows = ranking.doc_rows[:, 0]
+        known = KnownPositives.of(data, all_query_rows, trained.pairs)
+        is_missing = _without_label(data, "train", known, query_indices, query_rows, best_doc_rows)
+        groups = data.query_group[query_rows], data.document_group[best_doc_rows]
         is_missing &= ~np.isin(pair_keys(*groups), trained.decided.rejected)
         candidates += zip(
-            (trained.first_query + queries[is_missing]).tolist(),
-            (trained.first_document + best[is_missing]).tolist(),
+            (trained.first_query_index + query_indices[is_missing]).tolist(),
+            (trained.first_doc_row + best_doc_rows[is_missing]).tolist(),
             ranking.scores[is_missing, 0].tolist(),
             strict=True,
         )
@@ -232,7 +234,7 @@ def _without_label(
     data: RetrievalData,
     split: str,
     known: KnownPositives,
-    queries: IntArray,
+    query_indices: IntArray,
     query_rows: IntArray,
     doc_rows: IntArray,
 ) -> NDArray[np.bool_]:
@@ -241,7 +243,7 @@ def _without_label(
     Grades do not matter. The value is false for -1, which marks a missing document.
     """
     judged = np.isin(pair_keys(query_rows, doc_rows), data.split(split).keys)
-    return (doc_rows >= 0) & ~known.contains(queries, np.maximum(doc_rows, 0)) & ~judged
+    return (doc_rows >= 0) & ~known.contains(query_indices, np.maximum(doc_rows, 0)) & ~judged
 
 
 def review_items(
@@ -260,7 +262,9 @@ def review_items(
     labelled = Labelled(training_set.data, training_set.train.query_rows, training_set.pairs)
     train = training_items(labelled, fit.noisy_labels, fit.visits, fit.sampler.kept, seed)
     why = "the final model ranks it above every labelled document"
-    train["missing"] = [labelled.item(query, row, why) for query, row, _ in missing]
+    train["missing"] = [
+        labelled.item(query_index, doc_row, why) for query_index, doc_row, _ in missing
+    ]
     return {
         "train": train,
         "test": _test_items(training_set.data, base, final, seed),
@@ -284,18 +288,22 @@ def _test_items(
     ]
     best = np.minimum(ranks["base"], ranks["final"])
     known = KnownPositives.of(data, qrels.query_rows, labelled.pairs)
-    queries = np.arange(len(qrels.query_rows))
+    query_indices = np.arange(len(qrels.query_rows))
     missing: dict[tuple[int, int], str] = {}
     for name, evaluation in (("final", final), ("base", base)):
-        rows = evaluation.ranking.doc_rows[:, 0]
-        unlabelled = _without_label(data, "test", known, queries, qrels.query_rows, rows)
-        for query in np.flatnonzero(unlabelled):
-            missing.setdefault((int(query), int(rows[query])), name)
+        best_doc_rows = evaluation.ranking.doc_rows[:, 0]
+        unlabelled = _without_label(
+            data, "test", known, query_indices, qrels.query_rows, best_doc_rows
+        )
+        for query_index in np.flatnonzero(unlabelled):
+            missing.setdefault((int(query_index), int(best_doc_rows[query_index])), name)
     order = generator(seed, "review.test.missing").permutation(len(missing))
-    first_documents = list(missing.items())
+    missing_documents = list(missing.items())
     items = [
-        labelled.item(query, row, f"the {name} model ranks it first")
-        for (query, row), name in (first_documents[index] for index in order[:MOST_MISSING])
+        labelled.item(query_index, doc_row, f"the {name} model ranks it first")
+        for (query_index, doc_row), name in (
+            missing_documents[number] for number in order[:MOST_MISSING]
+        )
     ]
     return {**test_items(labelled, best, why, seed), "missing": items}
 
@@ -323,21 +331,21 @@ def _changed(data: RetrievalData, base: Evaluation, final: Evaluation) -> dict[s
     change = final_values - base_values
     order = np.argsort(change, kind="stable")
 
-    def items(queries: IntArray) -> Iterator[dict[str, Any]]:
-        for query in queries.tolist():
-            start, end = labelled.pairs.query_offsets[query : query + 2].tolist()
+    def items(query_indices: IntArray) -> Iterator[dict[str, Any]]:
+        for query_index in query_indices.tolist():
+            start, end = labelled.pairs.query_offsets[query_index : query_index + 2].tolist()
             positives = labelled.pairs.pair_doc[start:end].tolist()
-            rows = labelled.query_rows[query : query + 1]
+            query_row = labelled.query_rows[query_index : query_index + 1]
             yield {
-                "query_id": data.queries.ids(rows)[0],
-                "query": data.queries.texts(rows)[0],
-                "base": round(float(base_values[query]), 4),
-                "final": round(float(final_values[query]), 4),
+                "query_id": data.queries.ids(query_row)[0],
+                "query": data.queries.texts(query_row)[0],
+                "base": round(float(base_values[query_index]), 4),
+                "final": round(float(final_values[query_index]), 4),
                 **{
                     name: [
-                        {**labelled.document(row, SHORT), "labelled": row in positives}
-                        for row in evaluation.ranking.doc_rows[query, :SHOWN].tolist()
-                        if row >= 0
+                        {**labelled.document(doc_row, SHORT), "labelled": doc_row in positives}
+                        for doc_row in evaluation.ranking.doc_rows[query_index, :SHOWN].tolist()
+                        if doc_row >= 0
                     ]
                     for name, evaluation in (("base_documents", base), ("final_documents", final))
                 },

@@ -42,23 +42,23 @@ from opera.training.sampler import Batch, Quotas
 
 @dataclass(frozen=True)
 class SetTrainingPairs:
-    """One data set of a run. Queries and documents have the row numbers of this set.
+    """One data set of a run. Rows and query indices count from 0 within this set.
 
     Attributes:
         data: its texts and negatives.
         train: its training pairs, with weights.
-        pairs: the same pairs, with queries numbered from 0.
+        pairs: the same pairs, with query indices.
         decided: the decisions about these pairs.
-        first_query: the number of its first training query in the run.
-        first_document: the row of its first document in the run.
+        first_query_index: the query index of its first training query in the run.
+        first_doc_row: the row of its first document in the joined corpus.
     """
 
     data: RetrievalData
     train: Qrels
     pairs: TrainingPairs
     decided: DecidedPairs
-    first_query: int
-    first_document: int
+    first_query_index: int
+    first_doc_row: int
 
     @property
     def confirmed(self) -> BoolArray:
@@ -66,13 +66,13 @@ class SetTrainingPairs:
         return np.asarray(np.isin(text_keys(self.data, self.train), self.decided.confirmed))
 
     def known_of_set(self, known: KnownPositives) -> KnownPositives:
-        """Return the known positives of this set, with its training queries and corpus rows."""
-        queries = slice(self.first_query, self.first_query + self.pairs.n_queries)
-        documents = slice(self.first_document, self.first_document + len(self.data.corpus))
+        """Return the known positives of this set, with its query indices and document rows."""
+        query_indices = slice(self.first_query_index, self.first_query_index + self.pairs.n_queries)
+        doc_rows = slice(self.first_doc_row, self.first_doc_row + len(self.data.corpus))
         return replace(
             known,
-            query_group=known.query_group[queries],
-            document_group=known.document_group[documents],
+            query_group=known.query_group[query_indices],
+            document_group=known.document_group[doc_rows],
         )
 
 
@@ -82,10 +82,10 @@ class NegativeSources:
 
     Attributes:
         kind: the kind of negatives.
-        sets: the negatives of each set, with the set's training queries and corpus rows.
+        sets: the negatives of each set, with the set's query indices and document rows.
         known: the known positives by their texts: training pairs, held-out pairs, and documents
             that equal the query. With ``prune_before_mining``, it lacks pruned pairs.
-        lists: the lists of negatives per training query in all sets; ``None`` without lists.
+        lists: the lists of negatives per query index of all sets; ``None`` without lists.
     """
 
     kind: str
@@ -136,8 +136,8 @@ class TrainingSet:
         """
         if self.mixture.is_single:
             return None
-        texts, number = np.unique(text_keys(self.data, self.train), return_inverse=True)
-        return None if len(texts) == len(number) else np.asarray(number)
+        keys, pair_numbers = np.unique(text_keys(self.data, self.train), return_inverse=True)
+        return None if len(keys) == len(pair_numbers) else np.asarray(pair_numbers)
 
     @property
     def loss_weights(self) -> NDArray[np.float32] | None:
@@ -205,13 +205,13 @@ def build_training_set(prepared: Prepared, mixture: Mixture | None = None) -> Tr
 
 def _sets_of(mixture: Mixture) -> tuple[SetTrainingPairs, ...]:
     """Return the training pairs of each data set."""
-    sets, first_query = [], 0
+    sets, first_query_index = [], 0
     parts = zip(mixture.data_sets, mixture.decided, mixture.first_rows, strict=True)
-    for data, decided, (_, first_document) in parts:
+    for data, decided, (_, first_doc_row) in parts:
         train = data.training_split()
         pairs = train.pairs()
-        sets.append(SetTrainingPairs(data, train, pairs, decided, first_query, first_document))
-        first_query += train.n_queries
+        sets.append(SetTrainingPairs(data, train, pairs, decided, first_query_index, first_doc_row))
+        first_query_index += train.n_queries
     return tuple(sets)
 
 
@@ -255,14 +255,14 @@ def _negatives(
         if kind != chosen:
             log.info("note: negatives of %s are %s", data.title, kind)
         miner = Miner.of(encoder, data, settings.corpus_text, settings)
-        query_rows, known_here = data_set.train.query_rows, data_set.known_of_set(known)
-        inputs = NegativeInputs(data, query_rows, data_set.pairs, known_here, settings, miner)
+        query_rows, known_of_set = data_set.train.query_rows, data_set.known_of_set(known)
+        inputs = NegativeInputs(data, query_rows, data_set.pairs, known_of_set, settings, miner)
         sources.append(build_negatives(kind, inputs))
     lists = [of_set.lists if isinstance(of_set, ListedNegatives) else None for of_set in sources]
     joined = DocumentLists.joined(
         lists,
         [data_set.pairs.n_queries for data_set in sets],
-        [data_set.first_document for data_set in sets],
+        [data_set.first_doc_row for data_set in sets],
     )
     return NegativeSources(chosen, tuple(sources), known, joined)
 
@@ -282,7 +282,7 @@ class PairDataset(Dataset[dict[str, Any]]):
     """Looks up a batch at a time. An item has a column for the query, and a column per document.
 
     Args:
-        query_rows: int32 ``[n]``, the query table's row of each training query.
+        query_rows: int32 ``[n]``, the query row of each training query.
         n_negatives: explicit negatives per query.
         queries: looks up queries.
         documents: looks up documents.
@@ -347,10 +347,10 @@ def make_dataset(
     The data set holds row numbers for a model that looks up vectors. Otherwise it holds token ids,
     or texts if OPERA does not know the model's tokenizer.
     """
-    data, rows = training_set.data, training_set.train.query_rows
+    data, query_rows = training_set.data, training_set.train.query_rows
     n_negatives, corpus_text = settings.n_negatives, settings.corpus_text
     if reads_vectors(model):
-        return PairDataset(rows, n_negatives, _numbers, _numbers), None
+        return PairDataset(query_rows, n_negatives, _numbers, _numbers), None
     sources = {
         role: TokenSource.of(model, data, role, prompt_for(model, role), corpus_text)
         for role in ROLES
@@ -358,10 +358,10 @@ def make_dataset(
     if not all(source.suffices for source in sources.values()):
         look_up_queries = partial(data.queries.texts, corpus_text="text")
         look_up_documents = partial(data.corpus.texts, corpus_text=corpus_text)
-        return PairDataset(rows, n_negatives, look_up_queries, look_up_documents), None
+        return PairDataset(query_rows, n_negatives, look_up_queries, look_up_documents), None
     sampled = resolved(settings.max_steps) * settings.queries_per_step(PartialState().num_processes)
     dataset = PairDataset(
-        rows,
+        query_rows,
         n_negatives,
         sources["query"].lookup(sampled),
         sources["document"].lookup(sampled * (1 + n_negatives)),

@@ -52,23 +52,23 @@ class DistinctSampler(DataSetSampler):
             if len(apart) < count:
                 draw()
                 apart = self._positions_apart(count)
-        ids, weights = self._waiting.pair_ids, self._waiting.weights
-        order = np.concatenate([apart, np.delete(np.arange(len(ids)), apart)]).astype(np.int64)
-        queries = self.method.pairs.pair_query[ids[order]]
-        positions = order[np.sort(np.unique(queries, return_index=True)[1])[:count]]
+        pair_ids, weights = self._waiting.pair_ids, self._waiting.weights
+        order = np.concatenate([apart, np.delete(np.arange(len(pair_ids)), apart)]).astype(np.int64)
+        query_indices = self.method.pairs.pair_query[pair_ids[order]]
+        positions = order[np.sort(np.unique(query_indices, return_index=True)[1])[:count]]
         self._waiting = Draw(
-            np.delete(ids, positions)[:count], np.delete(weights, positions)[:count]
+            np.delete(pair_ids, positions)[:count], np.delete(weights, positions)[:count]
         )
-        return Draw(ids[positions], weights[positions])
+        return Draw(pair_ids[positions], weights[positions])
 
     def _positions_apart(self, count: int) -> list[int]:
         """Return the positions of the first ``count`` waiting pairs that may share a batch."""
         positions, documents, positives = list[int](), set[int](), set[int]()
-        for position, pair in enumerate(self._waiting.pair_ids.tolist()):
-            query = int(self.method.pairs.pair_query[pair])
+        for position, pair_id in enumerate(self._waiting.pair_ids.tolist()):
+            query_index = int(self.method.pairs.pair_query[pair_id])
             # ~query stands for the query, which must not be in the batch either
-            new = {~query, *self.documents_of_pair[pair].tolist()}
-            known = {~query, *self.known.of_query(query).tolist()}
+            new = {~query_index, *self.documents_of_pair[pair_id].tolist()}
+            known = {~query_index, *self.known.of_query(query_index).tolist()}
             if len(positions) < count and positives.isdisjoint(new) and documents.isdisjoint(known):
                 positions.append(position)
                 documents |= new
@@ -86,8 +86,10 @@ class DistinctSampler(DataSetSampler):
                 f"use {distinct} or less"
             )
         rng = generator(method.plan.seed, "distinct_batches", self._next_step)
-        queries = rng.choice(method.pairs.n_queries, size, replace=False, p=probabilities.query)
+        query_indices = rng.choice(
+            method.pairs.n_queries, size, replace=False, p=probabilities.query
+        )
         pair_ids = draw_weighted_documents(
-            rng, method.pairs, queries, lambda ids: probabilities.document[ids]
+            rng, method.pairs, query_indices, lambda ids: probabilities.document[ids]
         )
         self._add(Draw.unweighted(pair_ids))

@@ -22,8 +22,8 @@ class DocumentPool:
     """The documents to sample from. Only the first of several copies is in the pool.
 
     Attributes:
-        group: int ``[documents]``, the first row with the same text as each row.
-        left_out: int64, ascending, the rows that are not in the pool, including copies.
+        group: int ``[documents]``, the first document row with the same text as each document row.
+        left_out: int64, ascending, the document rows that are not in the pool, including copies.
     """
 
     group: IntArray
@@ -38,27 +38,27 @@ class DocumentPool:
     def __len__(self) -> int:
         return len(self.group) - len(self.left_out)
 
-    def holds(self, rows: IntArray) -> BoolArray:
-        """Whether the text of each row is in the pool: bool of the same shape."""
-        return np.isin(self.group[rows], self.left_out, invert=True)
+    def holds(self, doc_rows: IntArray) -> BoolArray:
+        """Whether the text of each document is in the pool: bool of the same shape."""
+        return np.isin(self.group[doc_rows], self.left_out, invert=True)
 
-    def only(self, rows: IntArray) -> DocumentPool:
-        """Return the pool with the texts of these rows only."""
-        others = np.setdiff1d(np.arange(len(self.group)), self.group[rows])
-        return replace(self, left_out=np.union1d(self.left_out, others))
+    def only(self, doc_rows: IntArray) -> DocumentPool:
+        """Return the pool with the texts of these documents only."""
+        other_groups = np.setdiff1d(np.arange(len(self.group)), self.group[doc_rows])
+        return replace(self, left_out=np.union1d(self.left_out, other_groups))
 
-    def others(self, rows: IntArray) -> int:
-        """Count the documents of the pool with another text than these rows."""
-        return len(self) - len(self.only(rows))
+    def others(self, doc_rows: IntArray) -> int:
+        """Count the documents of the pool with another text than these documents."""
+        return len(self) - len(self.only(doc_rows))
 
-    def rows(self, positions: IntArray) -> NDArray[np.int64]:
-        """Return the corpus rows at 0-based positions of the pool, in the same shape."""
-        # Shift a position by the number of left-out rows before it. The i-th one is before the
-        # position left_out[i] - i.
-        shift = np.searchsorted(
+    def doc_rows(self, positions: IntArray) -> NDArray[np.int64]:
+        """Return the document rows at 0-based positions of the pool, in the same shape."""
+        # Add the number of left-out rows before a position. The i-th one is before the position
+        # left_out[i] - i.
+        n_before = np.searchsorted(
             self.left_out - np.arange(len(self.left_out)), positions, side="right"
         )
-        return np.asarray(positions + shift, dtype=np.int64)
+        return np.asarray(positions + n_before, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class KnownPositives:
 
     Attributes:
         keys: int64, ascending, the ``pair_keys`` of query groups and document groups.
-        query_group: int32 ``[n]``, the group of each training query.
-        document_group: int32 ``[documents]``, the group of each row of the corpus.
+        query_group: int32 ``[n]``, the group of each training query, by query index.
+        document_group: int32 ``[documents]``, the group of each document, by document row.
     """
 
     keys: NDArray[np.int64]
@@ -87,61 +87,60 @@ class KnownPositives:
             pairs: the training pairs.
         """
         query_group, document_group = data.query_group[query_rows], data.document_group
-        position, document = query_documents(data, query_rows)
+        query_indices, doc_rows = query_documents(data, query_rows)
         keys = [
             pair_keys(query_group[pairs.pair_query], document_group[pairs.pair_doc]),
-            pair_keys(query_group[position], document_group[document]),
+            pair_keys(query_group[query_indices], document_group[doc_rows]),
         ]
         if data.held_out is not None:
             held_out = text_keys(data, data.held_out)
             keys.append(held_out[np.isin(split_keys(held_out)[0], query_group)])
         return cls(np.unique(np.concatenate(keys)), query_group, document_group)
 
-    def without(self, queries: IntArray, docs: IntArray) -> KnownPositives:
-        """Return a copy without some pairs: training queries ``[m]`` and corpus rows ``[m]``."""
-        return replace(self, keys=np.setdiff1d(self.keys, self._keys_of(queries, docs)))
+    def without(self, query_indices: IntArray, doc_rows: IntArray) -> KnownPositives:
+        """Return a copy without some pairs ``[m]``."""
+        return replace(self, keys=np.setdiff1d(self.keys, self._keys_of(query_indices, doc_rows)))
 
-    def contains(self, queries: IntArray, docs: IntArray) -> NDArray[np.bool_]:
+    def contains(self, query_indices: IntArray, doc_rows: IntArray) -> NDArray[np.bool_]:
         """Return whether documents are known positives of queries. The arrays are broadcast."""
-        wanted = self._keys_of(queries, docs)
-        position = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return np.asarray(self.keys[position] == wanted)
+        wanted_keys = self._keys_of(query_indices, doc_rows)
+        key_positions = np.minimum(np.searchsorted(self.keys, wanted_keys), len(self.keys) - 1)
+        return np.asarray(self.keys[key_positions] == wanted_keys)
 
     def among_negatives(
-        self, queries: IntArray, documents: IntArray, first: int
+        self, query_indices: IntArray, doc_rows: IntArray, first_column: int
     ) -> NDArray[np.bool_]:
         """Mark the known positives among the negatives of each query in a batch.
 
         Args:
-            queries: int ``[m]``, the training queries.
-            documents: int ``[B, c]``, corpus rows: the positive of each pair of the batch, then
-                its negatives.
-            first: the row of the first query's positive in ``documents``.
+            query_indices: int ``[m]``, of the queries.
+            doc_rows: int ``[B, c]``: the positive of each pair of the batch, then its negatives.
+            first_column: the column of the first query's positive in the result.
 
         Returns:
-            bool ``[m, B · c]``: all positives, all first negatives, and so on.
+            bool ``[m, B · c]``. The columns are all positives, all first negatives, and so on.
         """
-        columns, n = self.document_group[documents.T.ravel()], len(queries)
-        known = np.zeros((n, len(columns)), dtype=bool)
-        row, document = self._positives_of(self.query_group[queries])
-        position, column = equal_positions(document, columns)
-        known[row[position], column] = True
-        known[np.arange(n), first + np.arange(n)] = False
+        column_groups, n_queries = self.document_group[doc_rows.T.ravel()], len(query_indices)
+        known = np.zeros((n_queries, len(column_groups)), dtype=bool)
+        query_positions, positive_groups = self._positives_of(self.query_group[query_indices])
+        positive_numbers, columns = equal_positions(positive_groups, column_groups)
+        known[query_positions[positive_numbers], columns] = True
+        known[np.arange(n_queries), first_column + np.arange(n_queries)] = False
         return known
 
-    def of_query(self, query: int) -> NDArray[np.int64]:
+    def of_query(self, query_index: int) -> NDArray[np.int64]:
         """Return the groups of a training query's known positives."""
-        return self._positives_of(self.query_group[[query]])[1]
+        return self._positives_of(self.query_group[[query_index]])[1]
 
     def _positives_of(
         self, query_groups: NDArray[np.int32]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return positions in ``query_groups`` and the groups of the known positives there."""
+        """Return the known positives: positions in ``query_groups``, and document groups."""
         bounds = pair_keys(query_groups + np.array([[0], [1]]), np.zeros(1, dtype=np.int64))
-        first, end = np.searchsorted(self.keys, bounds)
-        positions = concatenated_ranges(first, end - first)
-        position = np.repeat(np.arange(len(query_groups)), end - first)
-        return position, split_keys(self.keys[positions])[1]
+        starts, ends = np.searchsorted(self.keys, bounds)
+        key_positions = concatenated_ranges(starts, ends - starts)
+        query_positions = np.repeat(np.arange(len(query_groups)), ends - starts)
+        return query_positions, split_keys(self.keys[key_positions])[1]
 
-    def _keys_of(self, queries: IntArray, docs: IntArray) -> NDArray[np.int64]:
-        return pair_keys(self.query_group[queries], self.document_group[docs])
+    def _keys_of(self, query_indices: IntArray, doc_rows: IntArray) -> NDArray[np.int64]:
+        return pair_keys(self.query_group[query_indices], self.document_group[doc_rows])

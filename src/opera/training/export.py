@@ -272,8 +272,8 @@ def _mined_records(
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a FlagEmbedding training file."""
     positives = DocumentLists(qrels.offsets, qrels.doc_rows)
-    for number, query in enumerate(data.queries.by_turns(qrels.query_rows)):
-        pos, neg = (data.corpus.texts(lists.of_query(number)) for lists in (positives, mined))
+    for query_index, query in enumerate(data.queries.by_turns(qrels.query_rows)):
+        pos, neg = (data.corpus.texts(lists.of_query(query_index)) for lists in (positives, mined))
         yield {"query": query, "pos": pos, "neg": neg}
 
 
@@ -281,12 +281,14 @@ def _scored_records(
     data: RetrievalData, pairs: Qrels, scores: NDArray[np.float32]
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a FlagEmbedding training file with ``pos_scores`` and ``neg_scores``."""
-    for number, query in enumerate(data.queries.by_turns(pairs.query_rows)):
-        pair_rows = np.arange(*pairs.offsets[number : number + 2])
-        relevant = pairs.grades[pair_rows] > 0
-        kinds = {"pos": pair_rows[relevant], "neg": pair_rows[~relevant]}
-        texts = {kind: data.corpus.texts(pairs.doc_rows[rows]) for kind, rows in kinds.items()}
-        scored = {f"{kind}_scores": scores[rows].tolist() for kind, rows in kinds.items()}
+    for query_index, query in enumerate(data.queries.by_turns(pairs.query_rows)):
+        judgements = np.arange(*pairs.offsets[query_index : query_index + 2])
+        relevant = pairs.grades[judgements] > 0
+        kinds = {"pos": judgements[relevant], "neg": judgements[~relevant]}
+        texts = {
+            kind: data.corpus.texts(pairs.doc_rows[of_kind]) for kind, of_kind in kinds.items()
+        }
+        scored = {f"{kind}_scores": scores[of_kind].tolist() for kind, of_kind in kinds.items()}
         yield {"query": query, **texts, **scored}
 
 
@@ -334,12 +336,14 @@ def _score_by_teacher(
     else:
         log.info("note: the data have no negatives; mine some with negatives=N")
         negatives = DocumentLists.of([])
-    query, doc = np.unique([qrels.query_rows[negatives.queries], negatives.doc_rows], axis=1)
-    pairs = qrels.union(Qrels.from_arrays(query, doc, np.zeros(len(doc), dtype=np.int32)))
+    rows = [qrels.query_rows[negatives.queries], negatives.doc_rows]
+    query_rows, doc_rows = np.unique(rows, axis=1)
+    grades = np.zeros(len(doc_rows), dtype=np.int32)
+    pairs = qrels.union(Qrels.from_arrays(query_rows, doc_rows, grades))
     if encoder is None or reranker is not None:
         assert reranker is not None
-        rows = pairs.query_rows[pairs.query_index], pairs.doc_rows
-        return pairs, reranker.score_pairs(data, *rows, text)
+        pairs_to_score = pairs.query_rows[pairs.query_index], pairs.doc_rows
+        return pairs, reranker.score_pairs(data, *pairs_to_score, text)
     queries = encoder.encode_queries(data, pairs.query_rows)
     return pairs, pair_similarities(pairs.pairs(), queries, encoder.encode_corpus(data, text))
 

@@ -32,15 +32,16 @@ from opera.training.sampler import Batch, Observations, Sampler
 
 
 def info_nce_losses(
-    similarity: Tensor, temperature: float, excluded: Tensor | None, first: int = 0
+    similarity: Tensor, temperature: float, excluded: Tensor | None, first_column: int = 0
 ) -> Tensor:
     """InfoNCE: cross-entropy of each query's positive against the other documents of the batch.
 
     Args:
-        similarity: float ``[m, M]``; row i's positive is column ``first`` + i.
+        similarity: float ``[m, M]``; row i's positive is column ``first_column`` + i.
         temperature: divides the similarities (the paper's 0.02).
         excluded: bool ``[m, M]``, documents to exclude from a row; never the row's positive.
-        first: column of the first row's positive; earlier columns belong to earlier processes.
+        first_column: column of the first row's positive; earlier columns belong to earlier
+            processes.
 
     Returns:
         float ``[m]``, in nats.
@@ -49,7 +50,7 @@ def info_nce_losses(
     if excluded is not None:
         logits = logits.masked_fill(excluded, -torch.inf)
     return F.cross_entropy(
-        logits, first + torch.arange(len(logits), device=logits.device), reduction="none"
+        logits, first_column + torch.arange(len(logits), device=logits.device), reduction="none"
     )
 
 
@@ -108,7 +109,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         return bare_model(self.model).similarity(queries, documents)
 
     @abstractmethod
-    def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
+    def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first_column: int) -> Tensor:
         """Return the loss of each pair, float ``[m]``; see :func:`info_nce_losses`."""
 
     def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
@@ -219,9 +220,9 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         foreign = torch.from_numpy(batch.sets[batch.local][:, None] != document_sets)
         excluded = known | foreign.to(known.device)
         if not self.negatives_are_random:  # a random document ranks below mined ones
-            rows = torch.arange(len(known), device=known.device)
-            for first in range(len(batch.doc_rows), known.shape[1], len(batch.doc_rows)):
-                excluded[rows, first + batch.local.start + rows] = True
+            positions = torch.arange(len(known), device=known.device)
+            for block_start in range(len(batch.doc_rows), known.shape[1], len(batch.doc_rows)):
+                excluded[positions, block_start + batch.local.start + positions] = True
         p = p_values(similarity, excluded, batch.local.start)
         columns = gather_columns(similarity[:, batch.local].diagonal(), losses, p)
         self.sampler.observe(batch.step, Observations(batch.pair_ids, *columns))
@@ -230,31 +231,31 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
 class InfoNCELoss(InBatchLoss):
     """The paper's loss: cross-entropy of the positive against the batch (Section 2.1)."""
 
-    def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
+    def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first_column: int) -> Tensor:
         """InfoNCE."""
-        return info_nce_losses(similarity, self.temperature, excluded, first)
+        return info_nce_losses(similarity, self.temperature, excluded, first_column)
 
 
-def p_values(similarity: Tensor, excluded: Tensor | None, first: int = 0) -> Tensor:
+def p_values(similarity: Tensor, excluded: Tensor | None, first_column: int = 0) -> Tensor:
     """Rank each pair's document among the other documents of the batch, scaled to (0, 1).
 
     If a of b other documents score higher, the result is (a + ½)/(b + 1). An equal score counts
     half. For a random document, the result is uniform.
 
     Args:
-        similarity: float ``[m, M]``; row i's positive is column ``first`` + i.
+        similarity: float ``[m, M]``; row i's positive is column ``first_column`` + i.
         excluded: bool ``[m, M]``, the documents to exclude, such as known positives.
-        first: column of the first row's positive.
+        first_column: column of the first row's positive.
 
     Returns:
         float32 ``[m]``; NaN if no document is left to compare with.
     """
-    rows = torch.arange(len(similarity), device=similarity.device)
-    others = torch.ones_like(similarity, dtype=torch.bool) if excluded is None else ~excluded
-    others[rows, first + rows] = False
-    gap = similarity - similarity[rows, first + rows][:, None]
-    above = (0.5 * (torch.sign(gap) + 1) * others).sum(1)
-    count = others.sum(1)
+    positions = torch.arange(len(similarity), device=similarity.device)
+    is_compared = torch.ones_like(similarity, dtype=torch.bool) if excluded is None else ~excluded
+    is_compared[positions, first_column + positions] = False
+    gap = similarity - similarity[positions, first_column + positions][:, None]
+    above = (0.5 * (torch.sign(gap) + 1) * is_compared).sum(1)
+    count = is_compared.sum(1)
     return torch.where(count > 0, (above + 0.5) / (count + 1), torch.nan)
 
 
@@ -343,17 +344,18 @@ class DistillationLoss(InfoNCELoss):
         if listed is not None:
             kind = f"{training_set.negatives.kind} negatives"
             kinds[kind] = (listed.queries, listed.doc_rows)
-        for kind, (queries, doc_rows) in kinds.items():
-            scored = ~np.isnan(self._lookup(queries, doc_rows))
+        for kind, (query_indices, doc_rows) in kinds.items():
+            scored = ~np.isnan(self._lookup(query_indices, doc_rows))
             log.info("the teacher scored %d of %d %s", scored.sum(), len(scored), kind)
 
     def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
         """The weighted sum."""
         info_nce = self.pair_losses(similarity, excluded, batch.local.start)
         # The columns are all positives, then all first negatives, and so on.
-        rows = torch.arange(len(similarity), device=similarity.device)[:, None]
-        blocks = torch.arange(batch.doc_rows.shape[1], device=similarity.device)
-        cosines = similarity[rows, batch.local.start + rows + blocks * len(batch.pair_ids)]
+        positions = torch.arange(len(similarity), device=similarity.device)[:, None]
+        columns = torch.arange(batch.doc_rows.shape[1], device=similarity.device)
+        documents = batch.local.start + positions + columns * len(batch.pair_ids)
+        cosines = similarity[positions, documents]
         scores = self._lookup(batch.queries[batch.local][:, None], batch.doc_rows[batch.local])
         kl, usable = divergences(
             cosines,
@@ -369,9 +371,9 @@ class DistillationLoss(InfoNCELoss):
         """InfoNCE, without the teacher."""
         return self.pair_losses(similarity.detach(), excluded, batch.local.start)
 
-    def _lookup(self, queries: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
+    def _lookup(self, query_indices: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
         """Return the teacher's scores, NaN for missing scores."""
-        return self.teacher.lookup(self.query_group[queries], self.document_group[doc_rows])
+        return self.teacher.lookup(self.query_group[query_indices], self.document_group[doc_rows])
 
 
 LOSSES.update(infonce=InfoNCELoss, distill=DistillationLoss)

@@ -47,7 +47,7 @@ class Negatives(Protocol):
     """A source of explicit negatives for batches."""
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
-        """Return corpus rows, int64 ``[B, count]``, for training queries ``[B]`` at a step."""
+        """Return document rows, int64 ``[B, count]``, for query indices ``[B]`` at a step."""
         ...
 
 
@@ -88,11 +88,11 @@ class RandomNegatives:
     pool: DocumentPool
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
-        """Return rows drawn uniformly. The loss masks known positives among them."""
+        """Return document rows drawn uniformly. The loss masks known positives among them."""
         positions = generator(seed, "negatives", step).integers(
             len(self.pool), size=len(queries) * count
         )
-        return self.pool.rows(positions.reshape(len(queries), count))
+        return self.pool.doc_rows(positions.reshape(len(queries), count))
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class ListedNegatives:
     pool: DocumentPool
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
-        """Return rows, without repeats if the list has at least ``count`` documents."""
+        """Return document rows, without repeats if the list has at least ``count``."""
         rng, doc_rows = generator(seed, "negatives", step), self.lists.doc_rows
         starts, lengths = self.lists.offsets[queries], self.lists.counts[queries]
         positions = np.empty((len(queries), count), dtype=np.int64)
@@ -112,11 +112,11 @@ class ListedNegatives:
             # Sample one of the unused positions, then shift it by the number of used ones before
             # it. The cost does not depend on the length of a list.
             position = rng.integers(np.where(distinct, lengths - column, np.maximum(lengths, 1)))
-            for used in np.sort(positions[:, :column], axis=1).T:
-                position += distinct & (position >= used)
+            for used_positions in np.sort(positions[:, :column], axis=1).T:
+                position += distinct & (position >= used_positions)
             positions[:, column] = position
         empty = lengths == 0
-        sampled = self.pool.rows(rng.integers(len(self.pool), size=positions.shape))
+        sampled = self.pool.doc_rows(rng.integers(len(self.pool), size=positions.shape))
         sampled[~empty] = doc_rows[starts[~empty, None] + positions[~empty]]
         return sampled
 
@@ -124,9 +124,9 @@ class ListedNegatives:
 def _scored(inputs: NegativeInputs) -> Negatives:
     data = inputs.data
     assert data.teacher is not None
-    teacher, queries = teacher_by_text(data, data.teacher), data.query_group[inputs.query_rows]
-    bounds = np.searchsorted(teacher.query_rows, [queries, queries + 1])
-    lists = [teacher.doc_rows[start:stop] for start, stop in bounds.T]
+    teacher, query_groups = teacher_by_text(data, data.teacher), data.query_group[inputs.query_rows]
+    bounds = np.searchsorted(teacher.query_rows, [query_groups, query_groups + 1])
+    lists = [teacher.doc_rows[first:end] for first, end in bounds.T]
     return ListedNegatives(_allowed(lists, inputs.known, inputs.pool), inputs.pool)
 
 
@@ -158,10 +158,10 @@ def given_negatives(
     Leave out documents without a text and known positives, and log their number.
     """
     negatives = _given_of(data)
-    query, rows = equal_positions(data.query_group[query_rows], data.query_group)
+    query_indices, rows_of_copies = equal_positions(data.query_group[query_rows], data.query_group)
     lists = [np.empty(0, dtype=np.int32) for _ in query_rows]
-    for number, row in zip(query.tolist(), rows.tolist(), strict=True):
-        lists[number] = np.concatenate([lists[number], negatives.of_query(row)])
+    for query_index, query_row in zip(query_indices.tolist(), rows_of_copies.tolist(), strict=True):
+        lists[query_index] = np.concatenate([lists[query_index], negatives.of_query(query_row)])
     return _allowed(lists, known, pool, "given negative")
 
 
@@ -178,10 +178,12 @@ def _allowed(
     lists: Sequence[IntArray], known: KnownPositives, pool: DocumentPool, noun: str | None = None
 ) -> DocumentLists:
     """Leave out documents without a text and known positives; log their number, if ``noun``."""
-    with_text = [rows[pool.holds(rows)] for rows in lists]
+    with_text = [doc_rows[pool.holds(doc_rows)] for doc_rows in lists]
     allowed = [
-        rows[first_of_copies(pool.group[rows][None])[0] & ~known.contains(query, rows)]
-        for query, rows in zip(np.arange(len(with_text))[:, None], with_text, strict=True)
+        doc_rows[
+            first_of_copies(pool.group[doc_rows][None])[0] & ~known.contains(query_index, doc_rows)
+        ]
+        for query_index, doc_rows in zip(np.arange(len(with_text))[:, None], with_text, strict=True)
     ]
     sizes = [sum(map(len, documents)) for documents in (lists, with_text, allowed)]
     for number, reason in enumerate(("without a text", "that are positives of the query")):
@@ -272,10 +274,10 @@ def check_range(settings: MiningSettings, n_docs: int) -> None:
     Raises:
         SettingError: with the range and the size of the corpus.
     """
-    first, last = settings.ranks
-    if first > n_docs:
+    first_rank, last_rank = settings.ranks
+    if first_rank > n_docs:
         raise SettingError(
-            f"range={first}:{last} starts after the end of the corpus "
+            f"range={first_rank}:{last_rank} starts after the end of the corpus "
             f"({counted(n_docs, 'document')})"
         )
 
@@ -339,10 +341,10 @@ class Miner:
         """
         from opera.retrieval.encoder import pair_similarities
 
-        (first, last), data, text = self.settings.ranks, self.data, self.corpus_text
+        (first_rank, last_rank), data, text = self.settings.ranks, self.data, self.corpus_text
         check_range(self.settings, len(data.corpus))
-        ranking = self.rank(query_rows, last)
-        candidates = ranking.doc_rows[:, first - 1 : last]
+        ranking = self.rank(query_rows, last_rank)
+        candidates = ranking.doc_rows[:, first_rank - 1 : last_rank]
         allowed = may_be_negative(candidates, known, DocumentPool.of(data, text))
         allowed &= first_of_copies(data.document_group[candidates])
         margins = (self.settings.relative_margin, self.settings.absolute_margin)
@@ -350,19 +352,23 @@ class Miner:
             queries = self.encoder.encode_queries(data, query_rows)
             documents = self.encoder.encode_corpus(data, text)
             positive = lowest_positive(pairs, pair_similarities(pairs, queries, documents))
-            fits = ranking.scores[:, first - 1 : last] <= highest_allowed(positive, self.settings)
+            fits = ranking.scores[:, first_rank - 1 : last_rank] <= highest_allowed(
+                positive, self.settings
+            )
             allowed = _filter(allowed, fits, "too similar to the query for the margins")
         if self.reranker is not None:
-            query, rank = np.nonzero(allowed)
+            query_indices, ranks = np.nonzero(allowed)
             scores = [
-                self.reranker.score_pairs(data, query_rows[queries], documents, text)
-                for queries, documents in (
+                self.reranker.score_pairs(data, query_rows[indices], doc_rows, text)
+                for indices, doc_rows in (
                     (pairs.pair_query, pairs.pair_doc),
-                    (query, candidates[query, rank]),
+                    (query_indices, candidates[query_indices, ranks]),
                 )
             ]
             fits = allowed.copy()
-            fits[query, rank] = scores[1] < lowest_positive(pairs, scores[0])[query]
+            fits[query_indices, ranks] = (
+                scores[1] < lowest_positive(pairs, scores[0])[query_indices]
+            )
             allowed = _filter(allowed, fits, "the reranker scores them as high as a positive")
         return choose(candidates, allowed, self.settings.keep, seed)
 
@@ -372,9 +378,9 @@ def may_be_negative(
 ) -> NDArray[np.bool_]:
     """Whether candidates are in the pool and not known positives: both ``[n, depth]``."""
     allowed = np.empty(candidates.shape, dtype=bool)
-    for queries in slices(len(candidates), CHUNK_QUERIES):
-        numbers, chunk = np.arange(queries.start, queries.stop)[:, None], candidates[queries]
-        allowed[queries] = pool.holds(chunk) & ~known.contains(numbers, chunk)
+    for part in slices(len(candidates), CHUNK_QUERIES):
+        query_indices, doc_rows = np.arange(part.start, part.stop)[:, None], candidates[part]
+        allowed[part] = pool.holds(doc_rows) & ~known.contains(query_indices, doc_rows)
     return allowed
 
 
@@ -420,9 +426,9 @@ def _filter(allowed: BoolArray, fits: BoolArray, reason: str) -> NDArray[np.bool
 def choose(candidates: IntArray, allowed: NDArray[np.bool_], keep: int, seed: int) -> DocumentLists:
     """Choose at most ``keep`` random allowed candidates ``[n, depth]`` per query."""
     rng, chosen = generator(seed, "mine"), allowed.copy()
-    for row, count in zip(chosen, allowed.sum(axis=1).tolist(), strict=True):
+    for is_chosen, count in zip(chosen, allowed.sum(axis=1).tolist(), strict=True):
         if count > keep:
-            positions = np.flatnonzero(row)
-            row[positions] = False
-            row[positions[rng.choice(count, keep, replace=False)]] = True
+            positions = np.flatnonzero(is_chosen)
+            is_chosen[positions] = False
+            is_chosen[positions[rng.choice(count, keep, replace=False)]] = True
     return DocumentLists.from_counts(chosen.sum(axis=1), candidates[chosen])

@@ -74,8 +74,8 @@ def rank_among_random(
     positives = np.unique(documents)
     in_order = generator(seed, "score.consistency").permutation(positives[pool.holds(positives)])
     in_order = in_order[: pool_size + int(pairs.positives_per_query.max())]
-    place = np.full(len(document_embeddings), -1, dtype=np.int64)
-    place[in_order] = np.arange(len(in_order))
+    position_of = np.full(len(document_embeddings), -1, dtype=np.int64)
+    position_of[in_order] = np.arange(len(in_order))
     candidates = np.array(document_embeddings[in_order])
     similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
     rank, sizes = np.empty(pairs.n_pairs, dtype=np.int32), np.empty(pairs.n_pairs, dtype=np.int32)
@@ -86,17 +86,17 @@ def rank_among_random(
         for start in range(queries.start, queries.stop, chunk):
             stop = min(start + chunk, queries.stop)
             cosines = query_embeddings[start:stop] @ candidates.T
-            for query in range(start, stop):
-                pairs_of_query = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
-                positive = place[documents[pairs_of_query]]
-                pool_cosines = np.delete(cosines[query - start], positive[positive >= 0])
+            for query_index in range(start, stop):
+                pairs_of_query = slice(*pairs.query_offsets[query_index : query_index + 2])
+                positions = position_of[documents[pairs_of_query]]
+                pool_cosines = np.delete(cosines[query_index - start], positions[positions >= 0])
                 pool_cosines = np.sort(pool_cosines[:pool_size])
                 threshold = similarity[pairs_of_query] + ROUNDING
                 not_above = np.searchsorted(pool_cosines, threshold, side="right")
                 rank[pairs_of_query] = 1 + len(pool_cosines) - not_above
                 sizes[pairs_of_query] = len(pool_cosines)
-        first, last = pairs.query_offsets[[queries.start, queries.stop]]
-        return [rank[first:last], sizes[first:last]]
+        first_pair, end_pair = pairs.query_offsets[[queries.start, queries.stop]]
+        return [rank[first_pair:end_pair], sizes[first_pair:end_pair]]
 
     rank, sizes = (np.concatenate(parts) for parts in zip(*everywhere(rank_pairs), strict=True))
     return CBSRanks(rank, sizes)
@@ -138,17 +138,18 @@ def pretrained_losses(
     """
     count = min(set_size, len(pool))
     rng = generator(seed, "score.random_set")
-    rows = pool.rows(np.sort(rng.choice(len(pool), count, replace=False)))
-    random_set = np.array(document_embeddings[rows])
+    doc_rows = pool.doc_rows(np.sort(rng.choice(len(pool), count, replace=False)))
+    random_set = np.array(document_embeddings[doc_rows])
     losses = np.empty(pairs.n_pairs, dtype=np.float32)
     for part in slices(pairs.n_pairs, CHUNK_PAIRS):
-        query, logit = pairs.pair_query[part], similarity[part] / temperature
-        logits = query_embeddings[query] @ random_set.T / temperature
-        logits[pool.group[pairs.pair_doc[part]][:, None] == rows] = -np.inf
+        query_indices, logit = pairs.pair_query[part], similarity[part] / temperature
+        logits = query_embeddings[query_indices] @ random_set.T / temperature
+        logits[pool.group[pairs.pair_doc[part]][:, None] == doc_rows] = -np.inf
         if known is not None:
-            first = int(query[0])  # pairs are sorted by query
-            queries = np.arange(first, int(query[-1]) + 1)
-            logits[known.contains(queries[:, None], rows)[query - first]] = -np.inf
+            first_index = int(query_indices[0])  # pairs are sorted by query
+            distinct = np.arange(first_index, int(query_indices[-1]) + 1)
+            is_known = known.contains(distinct[:, None], doc_rows)
+            logits[is_known[query_indices - first_index]] = -np.inf
         highest = np.maximum(logits.max(axis=1, initial=-np.inf), logit)
         total = np.exp(logits - highest[:, None]).sum(axis=1) + np.exp(logit - highest)
         losses[part] = np.log(total) + highest - logit

@@ -36,12 +36,12 @@ class Batch:
     Attributes:
         step: the step that the batch belongs to, from 0.
         pair_ids: int64 ``[B]``, in rank order of the processes.
-        doc_rows: int64 ``[B, 1 + negatives]``, corpus rows: the positive, then the negatives.
+        doc_rows: int64 ``[B, 1 + negatives]``, document rows: the positive, then the negatives.
         weights: float32 ``[B]``, the factor on each pair's loss.
-        queries: int ``[B]``, the training query of each pair.
+        queries: int ``[B]``, the query index of each pair.
         sets: int64 ``[B]``, the number of each pair's data set.
         schedule: the method's schedule at this step.
-        local: the rows that this process computes.
+        local: the positions in the batch that this process computes.
     """
 
     step: int
@@ -53,9 +53,9 @@ class Batch:
     schedule: Mapping[str, float]
     local: slice = field(default_factory=lambda: slice(None))
 
-    def part(self, rows: slice, local: slice) -> Batch:
-        """Return some rows of a step, of which this process computes the ``local`` ones."""
-        arrays = {name: getattr(self, name)[rows] for name in ARRAYS_OF_BATCH}
+    def part(self, positions: slice, local: slice) -> Batch:
+        """Return the batch at some positions of a step; ``local`` are positions in this batch."""
+        arrays = {name: getattr(self, name)[positions] for name in ARRAYS_OF_BATCH}
         return replace(self, **arrays, local=local)
 
 
@@ -112,8 +112,8 @@ class Quotas:
             return rounded * unit
         ends = np.cumsum(exact - rounded) / remaining
         ends[-1] = 1
-        places = np.arange(step * remaining, (step + 1) * remaining) * GOLDEN % 1
-        sets = np.searchsorted(ends, places, side="right")
+        points = np.arange(step * remaining, (step + 1) * remaining) * GOLDEN % 1
+        sets = np.searchsorted(ends, points, side="right")
         return (rounded + np.bincount(sets, minlength=len(rounded))) * unit
 
     def plans(self, plan: Plan) -> list[Plan]:
@@ -139,13 +139,13 @@ class DataSetSampler:
     Args:
         method: samples the pairs.
         negatives: samples the explicit negatives, if there are any.
-        first_document: the corpus row of the set's first document.
+        first_doc_row: the row of the set's first document in the joined corpus.
     """
 
     def __init__(
-        self, method: Method[Any], negatives: Negatives | None = None, first_document: int = 0
+        self, method: Method[Any], negatives: Negatives | None = None, first_doc_row: int = 0
     ) -> None:
-        self.method, self.negatives, self.first_document = method, negatives, first_document
+        self.method, self.negatives, self.first_doc_row = method, negatives, first_doc_row
         self._next_step = 0
         self._waiting = Draw.unweighted(np.empty(0, dtype=np.int64))
 
@@ -153,9 +153,9 @@ class DataSetSampler:
         """Return the next pairs; their ids count from 0 within the set."""
         while len(self._waiting.pair_ids) < count:
             self._draw()
-        ids, weights = self._waiting.pair_ids, self._waiting.weights
-        self._waiting = Draw(ids[count:], weights[count:])
-        return Draw(ids[:count], weights[:count])
+        pair_ids, weights = self._waiting.pair_ids, self._waiting.weights
+        self._waiting = Draw(pair_ids[count:], weights[count:])
+        return Draw(pair_ids[:count], weights[:count])
 
     def _draw(self) -> None:
         """Let the method sample its next batch."""
@@ -176,7 +176,7 @@ class DataSetSampler:
         columns = [pairs.pair_doc[pair_ids].astype(np.int64)[:, None]]
         if count and self.negatives is not None:
             columns.append(self.negatives.draw(pairs.pair_query[pair_ids], count, seed, step))
-        return np.concatenate(columns, axis=1) + self.first_document
+        return np.concatenate(columns, axis=1) + self.first_doc_row
 
     def schedule(self) -> dict[str, float]:
         """Return the method's schedule at its last draw."""
@@ -251,8 +251,8 @@ class Sampler:
         self.schedule: Mapping[str, float] = {}
         self.mean_loss = math.nan
         self.visits = FirstVisits.none(pairs.n_pairs) if visits is None else visits
-        for number, data_set in enumerate(sets):
-            data_set.method.visits = self.visits.part(number)
+        for set_number, data_set in enumerate(sets):
+            data_set.method.visits = self.visits.part(set_number)
         self._observed: dict[int, Observations] = {}
 
     @property
@@ -269,11 +269,11 @@ class Sampler:
         return self.plan.max_steps * self.plan.batch_size // self._size_of_all
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches of all processes, with the rows of this process."""
+        """Yield the batches of all processes, with the positions that this process computes."""
         for step in self.upcoming(self.plan.max_steps):
             for start in range(0, self.plan.batch_size, self._size_of_all):
-                rows = slice(start, start + self._size_of_all)
-                yield self.pending[step].part(rows, self._local)
+                positions = slice(start, start + self._size_of_all)
+                yield self.pending[step].part(positions, self._local)
 
     def upcoming(self, end: float = math.inf) -> Iterator[int]:
         """Yield sampled steps up to ``end``: first steps that are sampled but not trained, then new
@@ -298,17 +298,16 @@ class Sampler:
             self._apply(step - self.lag)
         size = self.plan.batch_size
         counts = [size] if self.quotas is None else self.quotas.of_step(step, size).tolist()
-        ids, rows, weights = [], [], []
-        firsts = self.visits.first_pairs.tolist()
-        for data_set, count, first in zip(self.sets, counts, firsts, strict=False):
+        draws = []
+        first_pairs = self.visits.first_pairs.tolist()
+        for data_set, count, first_pair in zip(self.sets, counts, first_pairs, strict=False):
             if count == 0:
                 continue
             draw = data_set.take(count)
-            ids.append(draw.pair_ids + first)
-            weights.append(draw.weights)
-            rows.append(data_set.documents(draw.pair_ids, self.n_negatives, self.plan.seed, step))
-        pair_ids, doc_rows, factors = (np.concatenate(parts) for parts in (ids, rows, weights))
-        if len(ids) > 1 and size > self._size_of_all:  # mix the sets in every batch
+            documents = data_set.documents(draw.pair_ids, self.n_negatives, self.plan.seed, step)
+            draws.append((draw.pair_ids + first_pair, documents, draw.weights))
+        pair_ids, doc_rows, factors = map(np.concatenate, zip(*draws, strict=True))
+        if len(draws) > 1 and size > self._size_of_all:  # mix the sets in every batch
             order = generator(self.plan.seed, "sampler.sets", step).permutation(size)
             pair_ids, doc_rows, factors = pair_ids[order], doc_rows[order], factors[order]
         if self.pair_weights is not None:
@@ -367,7 +366,8 @@ class Sampler:
             "drawn": self.sampled_ids(),
             "trained": self.trained.copy(),
             "sets": {
-                str(number): data_set.state_dict() for number, data_set in enumerate(self.sets)
+                str(set_number): data_set.state_dict()
+                for set_number, data_set in enumerate(self.sets)
             },
             "visits": self.visits.state_dict(),
             "schedule": self.schedule,
@@ -393,8 +393,8 @@ class Sampler:
         self.sampled = list(sampled.reshape(-1, self.plan.batch_size))
         self.trained = np.array(state["trained"], dtype=bool)
         self.schedule = state.get("schedule", {})
-        for number, data_set in enumerate(self.sets):
-            data_set.load_state_dict(state["sets"][str(number)])
+        for set_number, data_set in enumerate(self.sets):
+            data_set.load_state_dict(state["sets"][str(set_number)])
         self.visits.load_state_dict(state["visits"])
         self.pending = {
             int(step): Batch(int(step), **{"schedule": {}, **parts})
@@ -409,8 +409,8 @@ class Sampler:
         if self.quotas is None:
             return self.sets[0].schedule()
         return {
-            f"{name}_{number}": value
-            for number, data_set in enumerate(self.sets, 1)
+            f"{name}_{set_number}": value
+            for set_number, data_set in enumerate(self.sets, 1)
             for name, value in data_set.schedule().items()
         }
 
@@ -423,7 +423,9 @@ class Sampler:
             )
         pair_ids, similarity, loss, p = self._observed.pop(step)
         self.visits.record(step, pair_ids, p)
-        numbers = self.visits.set_of(pair_ids)
-        for number in np.unique(numbers).tolist():
-            rows, first = numbers == number, self.visits.first_pairs[number]
-            self.sets[number].method.observe(pair_ids[rows] - first, similarity[rows], loss[rows])
+        set_numbers = self.visits.set_of(pair_ids)
+        for set_number in np.unique(set_numbers).tolist():
+            in_set, first_pair = set_numbers == set_number, self.visits.first_pairs[set_number]
+            self.sets[set_number].method.observe(
+                pair_ids[in_set] - first_pair, similarity[in_set], loss[in_set]
+            )

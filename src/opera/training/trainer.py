@@ -270,7 +270,7 @@ def make_sampler(training_set: TrainingSet, recipe: Recipe) -> Sampler:
     methods = training_set.methods(recipe, processes)
     return Sampler(
         [
-            DataSetSampler(method, negatives, data_set.first_document)
+            DataSetSampler(method, negatives, data_set.first_doc_row)
             for method, negatives, data_set in zip(methods, sources, sets, strict=True)
         ],
         training_set.pairs,
@@ -376,7 +376,9 @@ def _record(state: TrainerState, settings: TrainSettings, resumed_from: int) -> 
         resumed_from=resumed_from,
         best_step=state.best_global_step,
         best_value=state.best_metric,
-        evaluations=[(row["step"], row[metric]) for row in state.log_history if metric in row],
+        evaluations=[
+            (entry["step"], entry[metric]) for entry in state.log_history if metric in entry
+        ],
         measure=measure if settings.evaluates_on_dev else None,
         lag=LAG,
     )
