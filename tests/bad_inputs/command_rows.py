@@ -33,7 +33,8 @@ TRAINING = [
 --trainer seed=1 => --trainer: OPERA sets seed itself (opera train --help-settings)
 --trainer adam_betta2=0.9 => --trainer: adam_betta2: no such field, got 0.9; did you mean 'adam_beta2'?
 --steps 3 --set max_steps=3 => given twice, by option and by --set: max_steps
---method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise)
+--method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise,
+    or a name that a module in OPERA_EXTENSIONS registers)
 --range 1:50 => --range=1:50 needs negatives=hard, but negatives is auto
 --set keep=9 => keep=9 needs negatives=hard, but negatives is auto
 --negatives hard --range 1:9 --set reranker=./none => ./none: no such model folder
@@ -76,8 +77,9 @@ evaluate data --model 'SentenceTransformer object' => SentenceTransformer object
     """),
     *table("evaluate data --model model --measures", """
 '' => measures: name at least one, such as nDCG@10
-ndgc@10 => unknown measure 'ndgc@10'; did you mean 'nDCG@10'? (known: retrieved_ideal_nDCG, and those of
-    https://ir-measur.es/en/latest/measures.html; write NAME@CUTOFF or NAME(key=value)@CUTOFF)
+ndgc@10 => unknown measure 'ndgc@10'; did you mean 'nDCG@10'? (known: those of
+    https://ir-measur.es/en/latest/measures.html, retrieved_ideal_nDCG, or a name that a module in OPERA_EXTENSIONS
+    registers; write NAME@CUTOFF or NAME(key=value)@CUTOFF)
 NumRet => measure 'NumRet': counts; choose a measure between 0 and 1
 nDCG@0 => unknown measure 'nDCG@0': the cutoff must be 1 or more
     """),

@@ -16,6 +16,7 @@ eval_steps=0.5 => trainer: eval_steps: must be a whole number, got 0.5
 temperature=0: must be greater than or equal to 0.0001, got 0
 seed=-1: must be greater than or equal to 0, got -1
 per_device_train_batch_size=1000000000: must be less than or equal to 100000, got 1000000000
+loss=hinge: must be infonce, distill, or a name that a module in OPERA_EXTENSIONS registers, got 'hinge'
 precision=fp8: must be 'auto', 'fp32', 'bf16' or 'fp16', got 'fp8'
 range=5: must be LO:HI, two ranks such as 10:100, got 5
 range=9:1: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included), got '9:1'

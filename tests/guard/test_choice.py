@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.numpy import load_file
@@ -89,6 +90,17 @@ def test_at_share_0_the_untrained_model_is_handed_over(train, static_model, with
     assert (guard.dev_verdict, guard.refit) == ("kept", False)
     assert run.record.method["queries"] == 30  # of the only training
     assert run.trace().equals(opera.Run(run.path / "trial").trace())
+
+
+def test_a_run_lists_the_dev_queries_that_it_drew(guarded, unguarded, beir):
+    listed = pq.read_table(guarded.path / "dev_queries.parquet").to_pydict()
+    data = draw_missing_splits(load_all([beir]), seed=0, needs_dev=True).joined
+    dev = data.split("dev").relevant()
+    documents = np.split(data.corpus.ids(dev.doc_rows), dev.offsets[1:-1])
+    assert listed["query_id"] == data.queries.ids(dev.query_rows)
+    assert listed["relevant"] == [ids.tolist() for ids in documents]
+    assert list(map(len, listed["grades"])) == np.diff(dev.offsets).tolist()
+    assert not (unguarded.path / "dev_queries.parquet").exists()
 
 
 def test_the_record_says_why(guarded):

@@ -35,34 +35,25 @@ READ: Mapping[str, Any] = {
 }
 """The fields that OPERA reads itself, with OPERA's defaults."""
 
-OURS = (
-    "learning_rate", "max_steps", "per_device_train_batch_size", "seed", "warmup_ratio",
-    "accelerator_config", "activation_checkpointing", "auto_find_batch_size", "batch_", "bf16",
-    "data_seed", "dataloader_", "ddp_", "disable_tqdm", "do_", "enable_jit_checkpoint",
-    "eval_accumulation", "eval_delay", "eval_do_concat", "eval_on_start", "eval_strategy",
-    "eval_use_gather",
-    "fp16", "gradient_checkpointing_kwargs", "greater_is_better", "hub_", "ignore_data_skip",
-    "include_for_metrics", "label_", "length_column_name", "liger", "local_rank", "multi_dataset",
-    "neftune",
-    "num_train_epochs", "output_dir", "parallelism_config", "prediction_loss_only", "prompts",
-    "push_to_hub", "remove_unused_columns", "restore_callback", "resume_from_checkpoint",
-    "router_mapping", "save_only_model", "save_strategy", "train_sampling_strategy", "use_cpu",
-    "use_liger", "warmup_steps",
-)  # fmt: skip
-"""Prefixes of fields that OPERA sets itself, or that would do nothing or harm in its runs."""
-
 WITHOUT_EFFECT = (
-    "include_num",
-    "log",
-    "project",
-    "report_to",
-    "run_name",
-    "save_",
-    "skip_memory",
-    "trackio",
-)
-"""Prefixes of fields that change no result, and so are not part of a run's identity."""
+    "include_num_input_tokens_seen", "log_level", "log_level_replica", "log_on_each_node",
+    "logging_first_step", "logging_nan_inf_filter", "logging_steps", "logging_strategy", "project",
+    "report_to", "run_name", "save_on_each_node", "save_steps", "save_total_limit",
+    "skip_memory_metrics", "trackio_bucket_id", "trackio_space_id", "trackio_static_space_id",
+)  # fmt: skip
+"""Fields that change no result, and so are not part of a run's identity."""
 
+PASSED = (
+    *WITHOUT_EFFECT, "adam_beta1", "adam_beta2", "adam_epsilon", "average_tokens_across_devices",
+    "debug", "deepspeed", "eval_steps", "fsdp", "fsdp_config", "full_determinism",
+    "gradient_accumulation_steps", "gradient_checkpointing", "load_best_model_at_end",
+    "lr_scheduler_kwargs", "lr_scheduler_type", "max_grad_norm", "metric_for_best_model", "optim",
+    "optim_args", "optim_target_modules", "per_device_eval_batch_size", "tf32", "torch_compile",
+    "torch_compile_backend", "torch_compile_mode", "torch_empty_cache_steps", "use_cache",
+    "weight_decay",
+)  # fmt: skip
+"""The fields that a user may set. OPERA sets the other fields itself, or they would do nothing or
+harm in its runs."""
 
 COUNTS = (
     *("eval_steps", "gradient_accumulation_steps", "logging_steps"),
@@ -91,10 +82,12 @@ def as_fields(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise SettingError("trainer: must be fields and values, such as adam_beta2=0.98")
     for name, item in value.items():
-        if name.startswith(OURS):
-            raise SettingError(f"trainer: OPERA sets {name} itself (opera train --help-settings)")
         if not is_trainer_field(name):
-            hint = nearest(name, _names()) or "; see SentenceTransformerTrainingArguments"
+            if name in _names():
+                raise SettingError(
+                    f"trainer: OPERA sets {name} itself (opera train --help-settings)"
+                )
+            hint = nearest(name, PASSED) or "; see SentenceTransformerTrainingArguments"
             raise SettingError(
                 f"trainer: {shortened(name)}: no such field, got {shown(item)}{hint}"
             )
@@ -105,8 +98,8 @@ TrainerFields = Annotated[dict[str, Any], BeforeValidator(as_fields)]
 
 
 def is_trainer_field(name: str) -> bool:
-    """Whether the trainer has a field of this name that OPERA passes on."""
-    return name in READ or (not name.startswith(OURS) and name in _names())
+    """Whether a user may set a field of this name, which the installed trainer has."""
+    return name in READ or (name in PASSED and name in _names())
 
 
 def check_trainer_fields(values: Mapping[str, Any]) -> None:

@@ -79,7 +79,7 @@ class Recipe(Settings):
         effective = {
             name: value
             for name, value in (self.train.trainer or {}).items()
-            if not name.startswith(WITHOUT_EFFECT)
+            if name not in WITHOUT_EFFECT
         }
         return {**self.flat(), "trainer": effective or None}
 

@@ -43,6 +43,11 @@ class Registry(dict[str, T]):
         """All names, starting with the shipped names."""
         return list(dict.fromkeys([*self._shipped, *self]))
 
+    @property
+    def choices(self) -> str:
+        """All names, and the source of more, for messages."""
+        return f"{', '.join(self.names)}, or a name that a module in {EXTENSIONS} registers"
+
     def register(self, name: str, thing: T) -> T:
         """Register a user's thing and return it. The same thing may be registered again, for
         example when its module is reloaded.
@@ -74,7 +79,7 @@ class Registry(dict[str, T]):
         if known is None:
             near = nearest(name.lower(), self.names)
             raise SettingError(
-                f"unknown {self.kind} '{shortened(name)}'{near} (known: {', '.join(self.names)})"
+                f"unknown {self.kind} '{shortened(name)}'{near} (known: {self.choices})"
             )
         return self[known]
 

@@ -96,10 +96,7 @@ class OneOf:
     def _check(self, value: str) -> str:
         name = self.registry.spelling(value)
         if name is None:
-            *others, last = [repr(known) for known in self.registry.names]
-            raise ValueError(
-                f"must be {', '.join(others)} or {last}" if others else f"must be {last}"
-            )
+            raise ValueError(f"must be {self.registry.choices}")
         return name
 
 

@@ -96,9 +96,9 @@ def copy_notes(data: RetrievalData) -> list[str]:
         if len(copies):
             copy_id, first_id = table.ids(np.array([copies[0], table.group[copies[0]]]))
             notes.append(
-                f"copies among the {kind}: {len(copies):,}, such as {shown(copy_id)} with the text of "
-                f"{shown(first_id)}; training, negatives and splits treat copies as one, but measures "
-                "do not: ids decide which copy ranks first"
+                f"copies among the {kind}: {len(copies):,}, such as {shown(copy_id)} with the text "
+                f"of {shown(first_id)}; training, negatives and splits treat copies as one, but "
+                "measures do not: ids decide which copy ranks first"
             )
     return notes
 

@@ -237,7 +237,7 @@ def _parse(name: str) -> ir_measures.Measure:
             warnings.simplefilter("ignore", SyntaxWarning)
             measure = ir_measures.parse_measure(name)
     except (NameError, ValueError):
-        known = f"known: {', '.join(MEASURES)}, and those of {LISTING}"
+        known = f"known: those of {LISTING}, {MEASURES.choices}"
         form = "write NAME@CUTOFF or NAME(key=value)@CUTOFF"
         nearest = _nearest_measure(name, family)
         raise SettingError(f"{unknown}{nearest} ({known}; {form})") from None

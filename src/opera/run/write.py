@@ -29,12 +29,13 @@ from opera.labels.review import (
     training_items,
 )
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.evaluation import Evaluation
+from opera.retrieval.evaluation import Evaluation, relevant_columns
 from opera.retrieval.search import search_corpus
 from opera.run.model_card import write_model_card
 from opera.run.session import Session
 from opera.run_folder.cutoffs import fit_cutoffs
 from opera.run_folder.folder import (
+    DEV_QUERIES_FILE,
     MEASURES_FILE,
     PAIRS_FILE,
     PER_QUERY_FILE,
@@ -77,6 +78,8 @@ def write_results(
     run.write_json(REVIEW_ITEMS_FILE, review_items(fit, missing, base, final, session.record.seed))
     run.write_json(MEASURES_FILE, measures)
     run.write_table(PER_QUERY_FILE, {**columns, **_query_columns(results)})
+    if session.prepared.settings.needs_dev:
+        run.write_table(DEV_QUERIES_FILE, _dev_columns(session.prepared.data.with_splits.joined))
     if guard is not None:
         values = [results[model].per_query[guard.measure] for model in MODELS]
         guard = guard.model_copy(update={"test": guarded_measure(*values)})
@@ -129,6 +132,12 @@ def pair_columns(fit: Fit) -> dict[str, Any]:
         **{name: pa.array(values, mask=~fit.visits.visited) for name, values in visits.items()},
         **{name: values for name, values in optional.items() if values is not None},
     }
+
+
+def _dev_columns(data: RetrievalData) -> dict[str, Any]:
+    """Return the columns of ``dev_queries.parquet``, as those of ``per_query.parquet``."""
+    query_rows = data.judged_qrels("dev").query_rows
+    return {"query_id": data.queries.ids(query_rows), **relevant_columns(data, "dev")}
 
 
 def _query_columns(results: Mapping[str, Evaluation]) -> dict[str, Any]:

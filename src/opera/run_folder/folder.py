@@ -6,6 +6,7 @@
       measures.json       {"base": {...}, "fine_tuned": {...}, "final": {...}} on the test split,
                           and "bm25" and "hybrid" with keyword search
       per_query.parquet   a row per test query
+      dev_queries.parquet  a row per dev query
       pairs.parquet       a row per training pair: how often it was sampled
       suspicious_pairs.csv  the training pairs that look wrong, the worst first
       review.json         the items of opera review
@@ -49,6 +50,7 @@ from opera.run_folder.summary import RunSummary, headlines, run_html
 
 MEASURES_FILE = "measures.json"
 PER_QUERY_FILE = "per_query.parquet"
+DEV_QUERIES_FILE = "dev_queries.parquet"
 PAIRS_FILE = "pairs.parquet"
 SUSPICIOUS_FILE = "suspicious_pairs.csv"
 LOG_FILE = "run.log"
@@ -76,6 +78,7 @@ RUN_NAMES = (
     LOG_FILE,
     MEASURES_FILE,
     PER_QUERY_FILE,
+    DEV_QUERIES_FILE,
     PAIRS_FILE,
     SUSPICIOUS_FILE,
     REVIEW_ITEMS_FILE,
