@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 import opera
@@ -67,22 +66,6 @@ def test_lines_are_searched_for_one_by_one(run_opera, trained, monkeypatch):
         assert done.stdout == one + one
 
 
-def test_score_writes_a_table_of_the_pairs(run_opera, beir, static_model, tmp_path):
-    score = ("score", beir, "--model", static_model, "--out")
-    assert "quantile" in run_opera(*score, "pairs.parquet").stdout
-    table = pq.read_table(tmp_path / "pairs.parquet")
-    assert table.column_names == ["query_id", "doc_id", "grade", "similarity", "loss"]
-
-
-def test_mined_negatives_can_be_trained_on(run_opera, beir, static_model, tmp_path):
-    run_opera("mine", beir, "--model", static_model, "--range", "2:30", "--keep", 4, "--out", "mined.jsonl")
-    record = json.loads((tmp_path / "mined.jsonl").read_text().splitlines()[0])
-    assert set(record) == {"query", "pos", "neg"}
-    assert len(record["neg"]) <= 4
-    again = run_opera("train", "mined.jsonl", "--model", static_model, "--out", "again", *QUICK, "--json")
-    assert json.loads(again.stdout)["run"] == "again"
-
-
 def test_commands_that_write_a_file_print_its_name_as_json(run_opera, trained, beir, static_model, tmp_path):
     def printed(*command: object) -> dict[str, object]:
         done = run_opera(*command, "--json")
@@ -93,9 +76,13 @@ def test_commands_that_write_a_file_print_its_name_as_json(run_opera, trained, b
     model = ("--model", static_model, "--precision", "fp32")
     mined = printed("mine", beir, *model, "--range", "2:30", "--out", "mined.tsv")
     assert mined["negatives"] == len((tmp_path / "mined.tsv").read_text().splitlines()) - 1
+    run_opera("mine", beir, *model, "--range", "2:30", "--out", "mined.jsonl")
+    again = run_opera("train", "mined.jsonl", "--model", static_model, "--out", "again", *QUICK, "--json")
+    assert json.loads(again.stdout)["run"] == "again", "mined negatives can be trained on"
     scored = printed("score", beir, *model, "--out", "pairs.tsv")
     assert scored["pairs"] == len((tmp_path / "pairs.tsv").read_text().splitlines()) - 1
     assert scored["similarity"].keys() == {"lowest", "25%", "median", "75%", "highest"}
+    assert "quantile" in run_opera("score", beir, *model).stdout
     body = "Knead the dough for ten minutes, let it rest for an hour, and bake it until the crust is brown."
     (tmp_path / "notes.md").write_text(f"# How to bake bread\n\n{body}\n")
     weak = printed("pairs", "notes.md", "--out", "weak.csv")

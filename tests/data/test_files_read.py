@@ -39,7 +39,7 @@ def here(tmp_path, monkeypatch) -> Path:
         ("hf:tables", "tables/a.trec"),
     ],
 )
-def test_what_would_be_data_is_refused(here, source, place):
+def test_an_output_inside_the_data_is_refused(here, source, place):
     with pytest.raises(SettingError):
         check_stays_out(Path(place), "out", source)
 
@@ -54,11 +54,11 @@ def test_what_would_be_data_is_refused(here, source, place):
         ("memory:a", "a.tsv"),
     ],
 )
-def test_what_can_be_no_data_is_not(here, source, place):
+def test_an_output_that_no_source_reads_is_accepted(here, source, place):
     check_stays_out(Path(place), "out", source)
 
 
-def test_the_cache_lies_in_no_data(here, monkeypatch):
+def test_a_cache_inside_the_data_is_refused_unless_it_is_hidden(here, monkeypatch):
     monkeypatch.setenv("OPERA_CACHE", "tables/cache")
     before = sorted(here.rglob("*"))
     for load in (load_data, load_stored):
@@ -70,7 +70,7 @@ def test_the_cache_lies_in_no_data(here, monkeypatch):
 
 
 @pytest.mark.parametrize("source", ["irds:beir/fiqa", "hf:mteb/fiqa", TableSource.of("hf:mteb/fiqa")])
-def test_what_a_file_names_is_not_fetched(source, monkeypatch):
+def test_a_name_that_comes_from_a_file_is_never_fetched(source, monkeypatch):
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(DataError):

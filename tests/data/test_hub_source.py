@@ -12,7 +12,7 @@ from opera.data import RetrievalData, files_read, load_data
 from tiny_world import judged
 
 
-def test_the_layout_of_mteb(tmp_path):
+def test_the_layout_of_mteb_is_read(tmp_path):
     folder = write_mteb(tmp_path / "small")
     data = load_data(f"hf:{folder}")
 
@@ -25,7 +25,7 @@ def test_the_layout_of_mteb(tmp_path):
     assert list(load_data(f"hf:{folder}:test").splits) == ["test"]
 
 
-def test_the_layout_of_beir(tmp_path):
+def test_the_layout_of_beir_is_read(tmp_path):
     data = load_data(f"hf:{write_beir_hub(tmp_path / 'small')}")
     assert judged(data, "train") == [("q1", "1", 2), ("q1", "2", 0)]
     assert list(data.splits) == ["train", "test"]

@@ -37,7 +37,7 @@ PAIRS = [(0, 1, 2), ("1", 0, "1")]
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_kinds_of_tables(documents, pairs):
+def test_every_kind_of_table_gives_the_same_data(documents, pairs):
     data = load_data(queries=QUERIES, documents=documents, pairs=pairs, name="mine")
     train = data.split("train")
     assert (train.query_rows.tolist(), train.doc_rows.tolist(), train.grades.tolist()) == ([0, 1], [1, 0], [2, 1])
@@ -54,7 +54,7 @@ def test_texts_and_lists_in_one_column_are_lists():
     assert (alone.corpus.texts(), alone.given_negatives) == (["p"], None)
 
 
-def test_a_table_of_texts_with_columns():
+def test_columns_may_be_given_in_four_forms():
     frame = pd.DataFrame({"question": QUERIES, "said": ["a", "b"], "clicks": [3, 1.5]})
     for columns in ({"document": "said"}, {"document": ["said"]}, "document=said", ["document=said"]):
         data = load_data(pairs=frame, columns=columns)
@@ -77,25 +77,25 @@ def test_a_table_of_texts_with_columns():
         ({"pairs": [("a", "b"), ("c",)]}, r"^pairs\[1\]: must be a tuple \(query, document, grade\), as all rows, got"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(arguments, message):
+def test_errors_name_the_argument_the_row_and_the_rule(arguments, message):
     with pytest.raises(DataError, match=message):
         load_data(**arguments)
 
 
 @pytest.mark.parametrize("columns", [{"query": 1}, 7, {"qeury": "query"}])
-def test_columns_that_are_none(columns):
+def test_columns_without_a_role_or_a_name_are_refused(columns):
     with pytest.raises(SettingError):
         load_data([("a", "b")], columns=columns)
 
 
-def test_names_of_values_go_before_their_places():
+def test_named_values_are_read_by_name_and_not_by_position():
     frame = pd.DataFrame({"answer": ["a", "b"], "question": QUERIES})
     for pairs in (list(frame.itertuples(index=False)), frame.to_records(index=False)):
         data = load_data(pairs=pairs)
         assert (data.queries.texts(), data.corpus.texts()) == (QUERIES, ["a", "b"])
 
 
-def test_the_columns_of_a_format_are_those_that_are_read():
+def test_only_the_columns_of_a_format_are_read():
     table = datasets.Dataset.from_dict({"query": QUERIES, "document": ["a", "b"], "label": [0, 1]})
     data = load_data(table.with_format("numpy", columns=["query", "document"]))
     assert data.split("train").grades.tolist() == [1, 1]
@@ -103,7 +103,7 @@ def test_the_columns_of_a_format_are_those_that_are_read():
     assert load_data(table.to_iterable_dataset()).fingerprint != data.fingerprint
 
 
-def test_aligned_series():
+def test_series_pair_by_position_unless_their_indexes_disagree():
     queries = pd.Series(QUERIES, index=[5, 6])
     assert load_data(queries=queries, documents=pd.Series(["a", "b"])).corpus.texts() == ["a", "b"]
     with pytest.raises(DataError, match=r"^queries and documents: have the same index in different orders"):

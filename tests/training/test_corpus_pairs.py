@@ -41,7 +41,7 @@ def test_titles_and_bodies_train_by_texts_and_by_ids(name, out, tmp_path, caplog
         assert data.queries.texts(relevant.query_rows) == ["How do I reset it?", "The price of delivery"]
 
 
-def test_a_folder_of_texts(tmp_path):
+def test_a_folder_gives_pairs_of_its_texts_without_hidden_files(tmp_path):
     home = tmp_path / "docs"
     (home / "deep").mkdir(parents=True)
     (home / ".hidden").mkdir()
@@ -55,7 +55,7 @@ def test_a_folder_of_texts(tmp_path):
     assert opera.load_data(tmp_path / "weak.csv").counts()["train_pairs"] == 3
 
 
-def test_bad_rows_are_counted(tmp_path, caplog):
+def test_bad_rows_are_refused_or_left_out_and_counted(tmp_path, caplog):
     path, body = tmp_path / "docs.csv", LONG.replace(",", "")
     path.write_text(f"nr,title,text\n1,How does it go,{body}\n2,too many,{body},x\n,Without an id,{body}\n")
     with pytest.raises(opera.DataError, match=r"docs\.csv:3: must have 3 columns"):
@@ -131,7 +131,7 @@ or a question? It is a paragraph.
         ("- A list?\n\n    In code?\n", []),
     ],
 )
-def test_headings_and_questions(text, expected):
+def test_a_text_is_cut_at_its_headings_and_questions(text, expected):
     for breaks in ("\n", "\r\n"):
         sections = sections_of(text.replace("\n", breaks), "guide.md")
         assert [(section.kind, section.title, "\n".join(section.lines).strip()) for section in sections] == expected

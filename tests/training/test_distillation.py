@@ -66,7 +66,7 @@ def embeddings() -> list[torch.Tensor]:
     return [part.clone().requires_grad_() for part in F.normalize(drawn, dim=-1)]
 
 
-def test_alone_it_is_sentence_transformers_own():
+def test_the_divergence_is_that_of_sentence_transformers():
     """Their loss has a factor τ², and no rows without scores."""
     parts = embeddings()
     scores = torch.randn(4, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)

@@ -79,6 +79,7 @@ def test_mine_returns_what_it_writes(beir, static_model, tmp_path):
     assert again.equals(table)
     records = [json.loads(line) for line in (tmp_path / "mined.jsonl").read_text().splitlines()]
     assert sum(len(record["neg"]) for record in records) == table.num_rows
+    assert max(len(record["neg"]) for record in records) == 4
     assert opera.load_data(tmp_path / "mined.jsonl").given_negatives is not None
 
 
@@ -104,7 +105,7 @@ def test_a_reranker_scores_pairs_and_mined_negatives(beir, static_model, reranke
     assert both.equals(pq.read_table(tmp_path / "t.parquet"))
 
 
-def test_its_jsonl_is_a_training_file_with_scores(beir, static_model, reranker, tmp_path):
+def test_the_jsonl_of_a_teacher_is_a_training_file_with_scores(beir, static_model, reranker, tmp_path):
     path = tmp_path / "scored.jsonl"
     table = opera.score(beir, reranker=reranker, model=static_model, negatives=3, out=path)
     records = [json.loads(line) for line in path.read_text().splitlines()]

@@ -79,7 +79,9 @@ SCRIPTS = [(method, "mnrl", False) for method in STATES] + [
 
 
 @pytest.mark.parametrize(("method", "kind", "sizes"), SCRIPTS)
-def test_a_script(method, kind, sizes, observed, dataset, static_model, bert_model, tmp_path):
+def test_a_script_trains_on_the_draws_of_the_method_and_observes_them(
+    method, kind, sizes, observed, dataset, static_model, bert_model, tmp_path
+):
     folder, steps = (static_model, 12) if kind == "mnrl" and not sizes else (bert_model, 3)
     model, args = open_model(folder), arguments(tmp_path, max_steps=steps)
     pruning = opera.PairPruning(model, dataset, method, args=args)
@@ -171,7 +173,9 @@ RESUMED = [
 
 
 @pytest.mark.parametrize(("method", "kind", "changed"), RESUMED)
-def test_a_script_that_is_resumed(method, kind, changed, dataset, several, static_model, bert_model, tmp_path):
+def test_a_resumed_script_ends_with_the_same_bytes(
+    method, kind, changed, dataset, several, static_model, bert_model, tmp_path
+):
     """The same draws, the same bytes of weights, the same log."""
     data, model = several if kind == "several" else dataset, bert_model if kind == "bert" else static_model
     stop = changed.get("save_steps", 4)
@@ -203,7 +207,7 @@ RUNS = [
 
 
 @pytest.mark.parametrize(("method", "kind", "more"), RUNS)
-def test_a_run_that_is_resumed(method, kind, more, beir, second, static_model, bert_model, tmp_path):
+def test_a_resumed_run_ends_with_the_same_bytes(method, kind, more, beir, second, static_model, bert_model, tmp_path):
     settings = {**SMALL, "method": method, "guard": False, **more}
     settings |= {"model": bert_model if kind == "bert" else static_model}
     settings |= {"also": [second] if kind == "several" else []}
@@ -255,7 +259,7 @@ dist.destroy_process_group()
 """
 
 
-def test_a_script_in_two_processes(beir, static_model, tmp_path):
+def test_a_script_draws_the_same_in_two_processes(beir, static_model, tmp_path):
     script, tests = tmp_path / "script.py", str(Path(__file__).parents[1])
     script.write_text(SCRIPT)
     for child in launched([str(script), tests, str(beir), str(static_model), str(tmp_path)], tmp_path / "log"):
@@ -293,7 +297,7 @@ for method in ("dp", "infobatch"):
 """
 
 
-def test_a_run_in_two_processes(beir, bert_model, tmp_path):
+def test_a_run_is_the_same_in_two_processes(beir, bert_model, tmp_path):
     """The draws, losses and weights of one process, and of a gradient cache those without it.
 
     Two processes add the same numbers in another order. In float64 that changes a sum of n ≤ 1000 terms of size 10 by

@@ -73,7 +73,7 @@ def step(beir, bert_model) -> Step:
 
 
 @pytest.mark.parametrize("n_negatives", [0, 2])
-def test_unmasked_it_is_sentence_transformers_own(beir, bert_model, n_negatives):
+def test_without_a_mask_the_loss_is_that_of_sentence_transformers(beir, bert_model, n_negatives):
     step = Step(beir, bert_model, n_negatives)
     step.model.eval()  # theirs embeds all documents in one pass, with other dropout
     ours, theirs = (
@@ -89,7 +89,7 @@ def test_unmasked_it_is_sentence_transformers_own(beir, bert_model, n_negatives)
     assert (np.abs(similarity) <= 1.0001).all()
 
 
-def test_masked_columns_have_no_say(step):
+def test_masked_documents_do_not_change_the_loss(step):
     step.seen.clear()
     step.model.eval()
     step.value(step.loss())

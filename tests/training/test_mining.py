@@ -92,10 +92,3 @@ def test_training_mines_as_the_command_does(train, beir, static_model, tmp_path,
     queries, negatives = opera.load_data(beir).counts()["train_queries"], table.num_rows
     assert 0 < negatives < 9 * queries
     assert opera.mine(beir, model=static_model, **{**mining, "keep": 1}).num_rows <= queries
-
-
-def test_a_missing_reranker_is_an_error_before_training(train, tmp_path):
-    settings = {"negatives": "hard", "range": "1:40", "reranker": tmp_path / "none"}
-    with pytest.raises(opera.ModelError, match="no such model folder"):
-        train(**settings)
-    assert not list(tmp_path.iterdir())

@@ -22,7 +22,7 @@ from tiny_world import write_beir
 
 
 @pytest.mark.parametrize("method", ["rp", "sp+dp"])
-def test_pruned_before_mining(method, beir, static_model):
+def test_a_pair_pruned_before_mining_becomes_a_negative(method, beir, static_model):
     """A pruned positive becomes a negative of its query, and neither mask nor mining knows it any more."""
     values = {"method": method, "k": 0.6, "negatives": "hard", "range": (1, 1000), "keep": 1000}
     sets = {}
@@ -45,7 +45,7 @@ def test_pruned_before_mining(method, beir, static_model):
     assert sets[False].negatives.known.contains(pairs.pair_query, pairs.pair_doc).all()
 
 
-def test_draws():
+def test_a_list_is_drawn_without_repeats_and_random_documents_anew_at_each_step():
     lists = DocumentLists.of([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])])
     assert lists.queries_without == 1
     listed = ListedNegatives(lists, pool_of(10))

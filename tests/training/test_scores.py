@@ -43,7 +43,7 @@ def test_cbs_is_the_rank_among_positives_of_other_queries(pool_size):
         assert found.cbs[pair] == np.float32(1 / (above + 1))
 
 
-def test_copies_and_empty_positives_push_none_down():
+def test_copies_and_empty_documents_worsen_no_rank():
     pairs, whole = TrainingPairs.from_arrays(np.arange(3), np.arange(3)), pool_of(3)
     copies = np.tile(unit_vectors(np.random.default_rng(2), 1, 300), (3, 1))
     queries = unit_vectors(np.random.default_rng(3), 3, 300)

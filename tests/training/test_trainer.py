@@ -65,7 +65,7 @@ def test_a_run_takes_and_records_fields_of_the_trainer(train):
     assert weights(other) != weights(named)
 
 
-def test_what_the_trainer_refuses_is_refused_before_anything_is_written(train, tmp_path):
+def test_a_field_that_transformers_rejects_is_an_error_before_anything_is_written(train, tmp_path):
     with pytest.raises(opera.InputError, match="transformers rejects the settings"):
         train(trainer={"optim_args": "fast"}, **SMALL)
     assert not (tmp_path / "run").exists()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from grids import N_QUERIES, around, guard_record
-from opera.core.errors import RunFolderError, SettingError
+from opera.core.errors import RunFolderError
 from opera.core.figures import PRIMARY, RECALL
 from opera.experiments.results import analyse_runs
 from opera.run_folder.summary import dev_sentence
@@ -93,13 +93,11 @@ def test_runs_that_cannot_be_compared_are_named_by_the_reason(folder):
     ]  # fmt: skip
 
 
-def test_which_baseline(folder):
+def test_the_baseline_is_ft_or_the_only_method_or_the_users(folder):
     for method, baseline in (("dp", None), ("sp", "sp"), ("ft", "ft")):
         folder.add(method=method)
         assert analyse_runs(folder.home).baseline == baseline
     assert analyse_runs(folder.home, "dp").baseline == "dp"
-    with pytest.raises(SettingError, match="--baseline rp: no run has this label; the labels are ft, sp, dp"):
-        analyse_runs(folder.home, "rp")
 
 
 def test_everything_goes_to_json(folder):

@@ -1,14 +1,10 @@
 """The conclusion: which model to use, and when each method first reaches the baseline's best."""
 
-import re
 from dataclasses import replace
-from io import StringIO
 
 import pytest
 
 from grids import N_QUERIES, around
-from opera.cli.compare import print_results
-from opera.cli.options import Screen
 from opera.core.figures import PRIMARY
 from opera.experiments.results import Comparison, analyse_runs
 from opera.experiments.significance import PairedTest
@@ -99,14 +95,6 @@ def test_nothing_is_recommended_at_steps_that_the_baseline_lacks(folder):
     (table,) = analyse_runs(folder.home).final_tables()
     assert (table.steps, recommended(table, "ft")) == (200, "base")
     assert conclusion(table, "ft") == "No conclusion: ft has no run with 200 steps"
-
-
-def test_the_model_on_the_screen_is_the_recommended_one(comparison, tmp_path):
-    (table,) = comparison.tables
-    screen = StringIO()
-    print_results(Screen(screen), comparison, tmp_path)
-    run = comparison.group(table, recommended(table, "ft")).runs[0]
-    assert re.findall("Model: (.*)", screen.getvalue()) == [str(run.model_path)]
 
 
 def test_the_first_to_reach_the_baselines_best(folder):
