@@ -87,7 +87,7 @@ def hostile(tmp_path, monkeypatch) -> Path:
     return ran
 
 
-def test_not_by_the_processes_of_a_grid(hostile, tmp_path, monkeypatch):
+def test_the_processes_of_a_grid_run_no_file_of_the_current_folder(hostile, tmp_path, monkeypatch):
     """What the user puts on PYTHONPATH is found there."""
     (tmp_path / "extension").mkdir()
     (tmp_path / "extension" / "mine.py").write_text("FOUND = True")
@@ -102,7 +102,7 @@ def test_not_by_the_processes_of_a_grid(hostile, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "command", [["-m", "opera"], [str(Path(sys.executable).parent / "opera")]], ids=["-m", "opera"]
 )
-def test_not_by_the_command(command, hostile):
+def test_the_command_runs_no_file_of_the_current_folder(command, hostile):
     """It ends as in this process: one message, and status 2."""
     words = [*command, "evaluate", "absent", "--model", "absent"]
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)

@@ -14,7 +14,7 @@ from doors import DOORS
 from opera.cli.options import interruptible
 
 
-def test_version(run_opera):
+def test_the_version_is_that_of_the_package(run_opera):
     assert run_opera("--version").stdout.split() == ["opera", version("opera-retrieval")]
 
 

@@ -9,7 +9,7 @@ from opera.config.training import TrainSettings
 from opera.run_folder.folder import Run
 
 
-def test_help_settings(run_opera):
+def test_help_settings_lists_every_setting(run_opera):
     done = run_opera("train", "--help-settings")
     for word in ("temperature", "warmup_ratio", "max_query_length", "alpha_start", "Appendix C.2", "method dp"):
         assert word in done.stdout

@@ -79,7 +79,7 @@ def test_named_recipes_serve_several_methods(tmp_path, monkeypatch):
         ("", None), ("[1", "[1"), ("'5'", "5"), ("2024-01-01", "2024-01-01"),
     ],
 )  # fmt: skip
-def test_scalars(text, value):
+def test_a_scalar_is_a_decimal_number_a_boolean_null_or_a_text(text, value):
     assert parse_scalar(text) == value
     assert type(parse_scalar(text)) is type(value)
 

@@ -22,5 +22,5 @@ def test_intervals_of_measures_stay_between_0_and_1():
 @pytest.mark.parametrize(
     ("value", "text"), [(0.0123, "+1.2"), (-0.0123, "−1.2"), (-0.0004, "0.0"), (0.0, "0.0"), (-0.001, "−0.1")]
 )
-def test_points_are_signed(value, text):
+def test_points_have_a_sign(value, text):
     assert points(value) == text

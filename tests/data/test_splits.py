@@ -179,7 +179,7 @@ def test_like_test_mixes_known_and_new_documents():
     assert np.mean(fractions) == pytest.approx(0.3, abs=0.075)
 
 
-def test_both_halves_are_drawn():
+def test_both_draws_as_many_queries_about_known_documents_as_about_new_ones():
     held = hold_out(make_data([{n % 6} for n in range(60)] + [{6 + n} for n in range(6)]), "dev", 0.2, 0, "both")
     known = asks_about_known(held, held.judged_qrels("dev"), held.training_split())
     assert 5 <= known.sum() <= 8

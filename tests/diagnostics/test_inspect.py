@@ -51,7 +51,7 @@ def test_given_negatives_are_not_called_random(static_model):
     assert inspection.unlabelled == 300
 
 
-def test_everything_is_said(spoilt, static_model):
+def test_counts_grades_copies_and_leaks_are_those_counted_by_hand(spoilt, static_model):
     seen = opera.inspect(spoilt, model=static_model, show=5)
     data = opera.load_data(spoilt)
     assert seen.counts == data.counts()

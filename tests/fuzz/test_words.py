@@ -40,7 +40,7 @@ CONTROL = re.compile(r"(?!\n)[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\
 
 
 @given(st.sampled_from(COMMANDS), st.lists(WORDS, max_size=9))
-def test_command_lines(command, words):
+def test_a_command_line_is_done_or_refused_in_a_sentence_without_a_trace(command, words):
     with workplace({"file.jsonl": b"{}\n", "file.tsv": b"mine\n"}) as folder, contextlib.chdir(folder):
         (folder / "empty").mkdir()
         before = snapshot(folder)
@@ -84,7 +84,7 @@ YAML = st.lists(st.sampled_from([*BYTES, *INDICATORS]), max_size=12)
 
 
 @given(spoilt(RECIPE) | YAML.map(b"".join))
-def test_recipes(content):
+def test_a_spoilt_recipe_is_read_or_refused(content):
     with workplace({"recipe.yaml": content}) as folder, only_refusals(lambda message: message.startswith("--config ")):
         json.dumps(read_recipe(folder / "recipe.yaml"))
 
@@ -101,7 +101,7 @@ def check_words(error: InputError) -> None:
 
 
 @given(st.dictionaries(NAMES, HOSTILE, max_size=5))
-def test_settings(values):
+def test_settings_are_refused_or_read_back_as_they_were_written(values):
     try:
         flat = make_recipe(values).flat()
     except InputError as error:

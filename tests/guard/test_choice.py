@@ -103,7 +103,7 @@ def test_a_run_lists_the_dev_queries_that_it_drew(guarded, unguarded, beir):
     assert not (unguarded.path / "dev_queries.parquet").exists()
 
 
-def test_the_record_says_why(guarded):
+def test_the_record_has_the_curve_and_the_intervals_of_the_choice(guarded):
     guard = guarded.record.guard
     assert (guard.measure, guard.dev_documents) == ("P@7", None)
     assert [point.mixing_weight for point in guard.curve] == [n / 8 for n in range(9)]

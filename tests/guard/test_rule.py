@@ -116,7 +116,7 @@ def test_the_choice_is_measured_on_queries_that_had_no_part_in_it():
     assert abs(np.mean(honest)) < 0.008
 
 
-def test_the_three_verdicts():
+def test_a_verdict_is_better_only_if_the_whole_interval_is_above_0():
     rng = np.random.default_rng(0)
     base = rng.uniform(size=200)
     better, same = (guarded_measure(base, base, base + rng.uniform(0, most, 200)) for most in (0.2, 0))

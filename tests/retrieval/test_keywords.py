@@ -83,7 +83,7 @@ def test_a_corpus_without_separate_words_has_no_keyword_search(texts, reason):
     assert found is None if reason is None else reason in str(found)
 
 
-def test_marks_belong_to_words():
+def test_combining_marks_belong_to_words():
     texts = ["हिन्दी में किताबें पढ़ना", "தமிழ் மொழி புத்தகம்", "nai\u0308ve idea"]
     for query, row in {"किताबें": 0, "மொழி": 1, "nai\u0308ve": 2}.items():
         assert KeywordIndex.build(corpus_of(texts), "text").search([query], 3).doc_rows[0].tolist() == [row, -1, -1]

@@ -36,7 +36,7 @@ def test_static_models_have_no_length_to_set(static_model):
     assert set_lengths(model, lengths(128, 512)) == lengths(None, None)
 
 
-def test_dropout(bert_model, static_model):
+def test_dropout_is_set_in_every_layer_and_refused_where_there_is_none(bert_model, static_model):
     model = load_model(bert_model, "cpu")
     model.train()
     set_dropout(model, 0.0)

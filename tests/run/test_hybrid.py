@@ -199,7 +199,7 @@ def test_the_verdict_says_first_that_keyword_search_is_better(tmp_path, bm25, we
     assert lines[-1].endswith(last)
 
 
-def test_commands_print_keyword_search(run, monkeypatch, capsys):
+def test_evaluate_and_search_use_the_weight_of_a_run_and_say_so(run, monkeypatch, capsys):
     def printed(*arguments: str) -> str:
         return opera_here(run.path, arguments, monkeypatch, capsys).stdout
 

@@ -96,7 +96,7 @@ def test_of_few_queries_no_interval_is_printed():
     assert verdict_sentence(few) == f"{FEW}nDCG@10 30.0 -> 30.0 (0.0) on 2 test queries"
 
 
-def test_reasons_for_doubt():
+def test_seen_queries_few_queries_a_loss_and_unmeasured_documents_are_reasons_for_doubt():
     assert list(warnings_of(record())) == []
     assert len(list(warnings_of(record(dev_seen=0.9, test_seen=0.1, dev_queries=33, test=measured(-0.08, -0.01))))) == 3
     assert len(list(warnings_of(record(expected_documents="new", test_seen=None)))) == 1

@@ -98,7 +98,7 @@ CASES = [pytest.param(method, marks=[pytest.mark.slow] if method in ALIKE else [
 TRAINING = {"per_device_train_batch_size": 7, "num_train_epochs": 2, "learning_rate": 0.01, "logging_steps": 100}
 
 
-def test_every_method_is_here():
+def test_these_tests_cover_every_method():
     assert set(METHODS.names) <= set(ALL)
 
 

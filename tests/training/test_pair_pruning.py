@@ -136,7 +136,7 @@ def test_a_list_of_one_positive_trains_as_its_text(dataset, static_model, tmp_pa
     assert weights[0] == weights[1]
 
 
-def test_checkpoints_of_another_training(dataset, static_model, tmp_path):
+def test_a_state_is_resumed_only_with_the_weights_of_its_checkpoint(dataset, static_model, tmp_path):
     """The state must be that of the checkpoint whose weights are loaded, which may lie elsewhere."""
     for name, rate in (("one", 0.05), ("other", 0.01)):
         train_script(dataset, static_model, tmp_path / name, stop=4, learning_rate=rate)
@@ -159,7 +159,7 @@ def test_checkpoints_of_another_training(dataset, static_model, tmp_path):
         resume(dataset, cut, "one")
 
 
-def test_evaluations_are_left_alone(dataset, static_model, tmp_path):
+def test_evaluations_change_no_draw_and_no_weight(dataset, static_model, tmp_path):
     """Losses over the user's own data set and an evaluator change no draw and no weight."""
     results = []
     for evaluates in (False, True):
@@ -289,7 +289,7 @@ def test_data_that_are_no_pairs(change, message, dataset, model):
 
 
 @pytest.mark.parametrize("settings", [{"method": "dpp"}, {"method": {}}, {"temperature": "warm"}])
-def test_wrong_settings(settings, dataset, model):
+def test_unknown_methods_and_wrong_values_are_refused(settings, dataset, model):
     with pytest.raises(opera.SettingError):
         opera.PairPruning(model, dataset, **settings)
 

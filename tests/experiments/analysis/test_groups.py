@@ -100,7 +100,7 @@ def test_the_baseline_is_ft_or_the_only_method_or_the_users(folder):
     assert analyse_runs(folder.home, "dp").baseline == "dp"
 
 
-def test_everything_goes_to_json(folder):
+def test_an_analysis_as_json_has_every_table_test_and_rank(folder):
     for method, steps, data in product(("ft", "dp"), (4, 8), ("one", "two")):
         after, tuned = around(0.5, steps), around(0.4)
         folder.add(method=method, max_steps=steps, data=data, final=after, fine_tuned=tuned, chosen=guard_record())
