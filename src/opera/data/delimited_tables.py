@@ -269,10 +269,10 @@ apostrophes. When it reads such a file, it removes one apostrophe from the same 
 
 def with_apostrophes(table: pa.Table) -> pa.Table:
     """Return a table to write, with apostrophes before texts that a spreadsheet would run."""
-    for number, field in enumerate(table.schema):
+    for column_number, field in enumerate(table.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-            column = pc.replace_substring_regex(table[number], f"^({FORMULA})", r"'\1")
-            table = table.set_column(number, field.name, column)
+            column = pc.replace_substring_regex(table[column_number], f"^({FORMULA})", r"'\1")
+            table = table.set_column(column_number, field.name, column)
     return table
 
 

@@ -27,8 +27,10 @@ def text_keys(data: RetrievalData, qrels: Qrels) -> NDArray[np.int64]:
 
 def by_text(data: RetrievalData, qrels: Qrels) -> Qrels:
     """Return qrels by the groups of queries and documents, each pair once, with grade 1."""
-    queries, documents = split_keys(np.unique(text_keys(data, qrels)))
-    return Qrels.from_arrays(queries, documents, np.ones(len(documents), dtype=np.int32))
+    query_groups, document_groups = split_keys(np.unique(text_keys(data, qrels)))
+    return Qrels.from_arrays(
+        query_groups, document_groups, np.ones(len(document_groups), dtype=np.int32)
+    )
 
 
 def query_documents(

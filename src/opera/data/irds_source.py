@@ -87,8 +87,8 @@ def load_irds_splits(splits: Mapping[str, str], name: str, source: str) -> Retri
     """
 
     def read(relation: Relation, builder: DataBuilder) -> None:
-        home, (first, *_) = Path(_library(source).util.home_path()), splits.values()
-        page = f"https://ir-datasets.com/{first.partition('/')[0]}.html"
+        home, (first_id, *_) = Path(_library(source).util.home_path()), splits.values()
+        page = f"https://ir-datasets.com/{first_id.partition('/')[0]}.html"
         advice = f"{page} says which files to download into {home}"
         with library_errors(source, home, advice):
             _read(splits, source, relation, builder)

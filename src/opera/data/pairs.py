@@ -42,15 +42,12 @@ class TrainingPairs:
         Raises:
             ValueError: if it is not sorted, does not start at 0 or skips a number.
         """
-        query = np.asarray(pair_query, dtype=np.int32)
-        if (
-            len(query) == 0
-            or query[0] != 0
-            or np.any((np.diff(query) != 0) & (np.diff(query) != 1))
-        ):
+        query_of_pair = np.asarray(pair_query, dtype=np.int32)
+        steps = np.diff(query_of_pair, prepend=-1)
+        if len(steps) == 0 or steps[0] != 1 or np.any((steps != 0) & (steps != 1)):
             raise ValueError("pair_query must be sorted, start at 0 and skip no number")
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(query))]).astype(np.int64)
-        return cls(query, np.asarray(pair_doc, dtype=np.int32), offsets)
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(query_of_pair))]).astype(np.int64)
+        return cls(query_of_pair, np.asarray(pair_doc, dtype=np.int32), offsets)
 
     @property
     def n_queries(self) -> int:
@@ -84,15 +81,15 @@ class TrainingPairs:
         """Sum a value per pair ``[N]`` over each query's pairs: float64 ``[n]``."""
         return np.add.reduceat(np.asarray(values, dtype=np.float64), self.query_offsets[:-1])
 
-    def of_queries(self, queries: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the pairs of ``queries``, query indices ``[m]``, query by query.
+    def of_queries(self, query_indices: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the pairs of queries ``[m]``, query by query.
 
         Returns:
             Pair ids, int64 ``[M]``, and the offsets of the queries in them, int64 ``[m + 1]``.
         """
-        first = self.query_offsets[queries]
-        counts = self.query_offsets[np.asarray(queries) + 1] - first
-        return concatenated_ranges(first, counts), np.concatenate([[0], np.cumsum(counts)])
+        starts = self.query_offsets[query_indices]
+        counts = self.query_offsets[np.asarray(query_indices) + 1] - starts
+        return concatenated_ranges(starts, counts), np.concatenate([[0], np.cumsum(counts)])
 
 
 class DecidedPairs(NamedTuple):

@@ -200,9 +200,9 @@ class DocumentLists:
         ]
         return cls.from_counts(np.concatenate(counts), np.concatenate(doc_rows))
 
-    def of_query(self, query: int) -> NDArray[np.int32]:
+    def of_query(self, query_index: int) -> NDArray[np.int32]:
         """Return the documents of one query."""
-        return self.doc_rows[self.offsets[query] : self.offsets[query + 1]]
+        return self.doc_rows[self.offsets[query_index] : self.offsets[query_index + 1]]
 
     @property
     def counts(self) -> NDArray[np.int64]:

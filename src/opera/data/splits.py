@@ -64,8 +64,8 @@ def recurring_fraction(data: RetrievalData, train: Qrels) -> float:
 
 def queries_per_document(data: RetrievalData, relevant: Qrels) -> NDArray[np.int64]:
     """How many queries have the document of each relevant judgement as relevant: int64 ``[M]``."""
-    _, documents = split_keys(np.unique(text_keys(data, relevant)))
-    queries_of = np.bincount(documents, minlength=len(data.corpus))
+    _, document_groups = split_keys(np.unique(text_keys(data, relevant)))
+    queries_of = np.bincount(document_groups, minlength=len(data.corpus))
     return np.asarray(queries_of[data.document_group[relevant.doc_rows]])
 
 
@@ -197,25 +197,29 @@ def _without_texts_of_other_sets(mixture: Mixture, before: Mixture) -> Mixture:
         before: the same data sets before the split.
     """
     first_query_rows, first_doc_rows = zip(*mixture.first_rows, strict=True)
-    query_groups = np.split(mixture.joined.query_group, first_query_rows[1:])
-    document_groups = np.split(mixture.joined.document_group, first_doc_rows[1:])
     sets = list(
-        zip(mixture.data_sets, before.data_sets, query_groups, document_groups, strict=True)
+        zip(
+            mixture.data_sets,
+            before.data_sets,
+            np.split(mixture.joined.query_group, first_query_rows[1:]),
+            np.split(mixture.joined.document_group, first_doc_rows[1:]),
+            strict=True,
+        )
     )
     held_out = []  # the groups of the queries of the added splits, and of their new documents
     for data_set, old, query_group, document_group in sets:
         added = [data_set.splits[name] for name in data_set.splits.keys() - old.splits.keys()]
-        queries = [query for split in added for query in query_group[split.query_rows]]
+        query_groups = [group for split in added for group in query_group[split.query_rows]]
         doc_rows = [doc_row for split in added for doc_row in split.relevant().doc_rows]
         trained = document_group[data_set.split("train").relevant().doc_rows]
-        held_out.append((queries, np.setdiff1d(document_group[doc_rows], trained)))
+        held_out.append((query_groups, np.setdiff1d(document_group[doc_rows], trained)))
     changed = []
     for set_number, (data_set, _, query_group, document_group) in enumerate(sets):
         train, others = data_set.split("train"), held_out[:set_number] + held_out[set_number + 1 :]
         leaves = np.zeros(len(train.doc_rows), dtype=bool)
-        for queries, new_documents in others:
-            leaves |= np.isin(query_group[train.query_rows], queries)[train.query_index]
-            leaves |= np.isin(document_group[train.doc_rows], new_documents)
+        for query_groups, new_document_groups in others:
+            leaves |= np.isin(query_group[train.query_rows], query_groups)[train.query_index]
+            leaves |= np.isin(document_group[train.doc_rows], new_document_groups)
         leaves &= train.grades > 0
         if leaves.any():
             pairs = counted(int(leaves.sum()), "pair")
@@ -351,16 +355,16 @@ def _new(relevant: Qrels, count: int, rng: np.random.Generator) -> tuple[QueryIn
     queries, or only their rare documents.
     """
     order = rng.permutation(relevant.n_queries)
-    queries, doc_rows = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    query_indices, doc_rows = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     for choose in (_whole_components, _documents_held_out, _rare_documents_held_out):
-        more_queries, their_doc_rows = choose(relevant, count, order)
-        if len(queries) < len(more_queries) < relevant.n_queries:
-            queries, doc_rows = more_queries, their_doc_rows
-        if len(queries) >= count / 2:
+        more_query_indices, their_doc_rows = choose(relevant, count, order)
+        if len(query_indices) < len(more_query_indices) < relevant.n_queries:
+            query_indices, doc_rows = more_query_indices, their_doc_rows
+        if len(query_indices) >= count / 2:
             break
-    if len(queries) == 0:  # too few documents: fall back to random queries
+    if len(query_indices) == 0:  # too few documents: fall back to random queries
         return np.sort(order[:count]), doc_rows
-    return queries, doc_rows
+    return query_indices, doc_rows
 
 
 def _whole_components(
@@ -384,25 +388,28 @@ def _documents_held_out(
     Skip a query if its documents would remove too many pairs of other queries, more than
     :data:`MOST_PAIRS_LEFT_OUT` of all pairs.
     """
-    doc_rows, documents = np.unique(relevant.doc_rows, return_inverse=True)  # of each pair
-    pairs_of = np.bincount(documents)
+    doc_rows, doc_positions = np.unique(relevant.doc_rows, return_inverse=True)  # of each pair
+    pairs_of = np.bincount(doc_positions)
     remaining = np.diff(relevant.offsets).copy()  # documents of each query that are not held out
     queries_of = np.split(
-        relevant.query_index[np.argsort(documents, kind="stable")], np.cumsum(pairs_of)
+        relevant.query_index[np.argsort(doc_positions, kind="stable")], np.cumsum(pairs_of)
     )
-    is_held_out, budget = np.zeros(len(doc_rows), dtype=bool), MOST_PAIRS_LEFT_OUT * len(documents)
+    is_held_out, budget = (
+        np.zeros(len(doc_rows), dtype=bool),
+        MOST_PAIRS_LEFT_OUT * len(doc_positions),
+    )
     n_chosen = 0
     for query_index in order:
-        positives = documents[relevant.offsets[query_index] : relevant.offsets[query_index + 1]]
+        positives = doc_positions[relevant.offsets[query_index] : relevant.offsets[query_index + 1]]
         new = positives[~is_held_out[positives]]
         pairs_of_others = int(pairs_of[new].sum()) - len(new)
         if pairs_of_others > budget:
             continue
         budget -= pairs_of_others
         is_held_out[new] = True
-        for document in new:
-            remaining[queries_of[document]] -= 1
-            n_chosen += int((remaining[queries_of[document]] == 0).sum())
+        for doc_position in new:
+            remaining[queries_of[doc_position]] -= 1
+            n_chosen += int((remaining[queries_of[doc_position]] == 0).sum())
         if n_chosen >= count:
             break
     chosen = np.flatnonzero(remaining == 0)
@@ -419,11 +426,11 @@ def _rare_documents_held_out(
     This is the last resort if most queries share a few documents. These documents stay in train.
     Every query may remove an equal part of :data:`MOST_PAIRS_LEFT_OUT` of the pairs.
     """
-    doc_rows, documents = np.unique(relevant.doc_rows, return_inverse=True)  # of each pair
-    pairs_of, budget = np.bincount(documents), MOST_PAIRS_LEFT_OUT * len(documents) / count
+    doc_rows, doc_positions = np.unique(relevant.doc_rows, return_inverse=True)  # of each pair
+    pairs_of, budget = np.bincount(doc_positions), MOST_PAIRS_LEFT_OUT * len(doc_positions) / count
     is_held_out, chosen = np.zeros(len(doc_rows), dtype=bool), []
     for query_index in order:
-        rarest = documents[relevant.offsets[query_index] : relevant.offsets[query_index + 1]]
+        rarest = doc_positions[relevant.offsets[query_index] : relevant.offsets[query_index + 1]]
         rarest = rarest[np.argsort(pairs_of[rarest], kind="stable")]
         rarest = rarest[np.cumsum(np.where(is_held_out[rarest], 0, pairs_of[rarest])) <= budget]
         if len(rarest):

@@ -56,9 +56,9 @@ def text_lines(
                 raise DataError(f"{path}:1: {NOT_UTF8 if strict else NAME_ENCODING}")
             # bytes that are not UTF-8 become half characters, so the error can have the line
             file = io.TextIOWrapper(plain, encoding or "utf-8-sig", "surrogateescape", newline)
-            for number, line in enumerate(file, start=1):
+            for line_number, line in enumerate(file, start=1):
                 if strict and not line.isascii() and HALF_CHARACTER.search(line):
-                    raise DataError(f"{path}:{number}: {NOT_UTF8}")
+                    raise DataError(f"{path}:{line_number}: {NOT_UTF8}")
                 yield line
     except UnicodeError as error:
         raise DataError(f"{path}: cannot be read as {encoding} ({error})") from None

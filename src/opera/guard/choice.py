@@ -136,12 +136,12 @@ class Guard:
             "choose_mixing_weight", "measuring mixtures of base and fine-tuned weights on dev"
         ):
             dev = self._dev_corpus(fine_tuned)
-            documents = len(dev.joined.corpus) if self._best else None
+            n_documents = len(dev.joined.corpus) if self._best else None
             for mixing_weight in (FINE if prepared.is_static else COARSE)[1:]:
                 self.measured(fine_tuned, mixing_weight)
             fine_tuned.put_into(prepared.model.trained)
             per_query = {weight: self._values(result) for weight, result in self.results.items()}
-            return from_main(decide(per_query, prepared, documents))
+            return from_main(decide(per_query, prepared, n_documents))
 
     def choose_keyword_weights(self, mixing_weight: float) -> KeywordsRecord | None:
         """Choose w for the mixture with weight λ on dev; ``None`` without keyword search."""
@@ -242,14 +242,14 @@ def log_mean(split: str, measure: str, values: NDArray[np.float64]) -> None:
 
 
 def decide(
-    per_query: Mapping[float, NDArray[np.float64]], prepared: Prepared, documents: int | None
+    per_query: Mapping[float, NDArray[np.float64]], prepared: Prepared, n_documents: int | None
 ) -> GuardRecord:
     """Choose λ, and record why.
 
     Args:
         per_query: the guard's measure of each dev query, by λ.
         prepared: the run.
-        documents: how many documents the dev queries rank; ``None`` for all.
+        n_documents: how many documents the dev queries rank; ``None`` for all.
     """
     settings, kinds_by_name = prepared.settings, _query_kinds(prepared)
     kinds, anchors = list(kinds_by_name.values()), anchors_of(prepared.is_static)
@@ -271,7 +271,7 @@ def decide(
         expected_documents_given=settings.expected_documents is not None,
         dev_given=not prepared.data.dev_drawn,
         dev_queries=len(unbiased),
-        dev_documents=documents,
+        dev_documents=n_documents,
         dev_seen=known_fraction(prepared.data.with_splits.joined, "dev"),
         test_seen=kinds_by_name["like test"].seen if "like test" in kinds_by_name else None,
         curve=[

@@ -237,13 +237,13 @@ def guarded_measure(
 
 
 def verdict_of(
-    mixing_weight: float, dev: GuardedMeasure, queries: int
+    mixing_weight: float, dev: GuardedMeasure, n_queries: int
 ) -> Literal["better", "same", "kept"]:
     """Return ``kept`` for λ = 0; ``better`` if the interval on dev is above 0 and dev has enough
     queries; otherwise ``same``."""
     if mixing_weight == 0:
         return "kept"
-    return "better" if dev.low > 0 and queries >= LEAST_QUERIES else "same"
+    return "better" if dev.low > 0 and n_queries >= LEAST_QUERIES else "same"
 
 
 KEYWORD_WEIGHTS = tuple(n / 10 for n in range(11))

@@ -340,8 +340,8 @@ def _classes(pairs: TrainingPairs, visits: FirstVisits) -> list[NDArray[np.int64
                 ends.append(last)
         ends[-1] = len(counts) - 1 if len(ends) > 1 else -1
         classes += [
-            start + np.flatnonzero((size > first) & (size <= last) & is_open)
-            for first, last in pairwise(ends)
+            start + np.flatnonzero((size > below) & (size <= largest) & is_open)
+            for below, largest in pairwise(ends)
         ]
     return classes
 

@@ -220,10 +220,10 @@ def chosen_items(part: Mapping[str, Any], changed: Mapping[str, Any], items: int
     missing = list(part.get("missing", ()))[: int(MISSING_FRACTION * items)]
     losses, gains = list(changed.get("losses", ())), list(changed.get("gains", ()))
     size = int(CHANGED_FRACTION * items)
-    queries = losses[: size - min(len(gains), size // 2)]
-    queries += gains[: size - len(queries)]
-    pairs = list(part["pairs"])[: items - len(missing) - len(queries)]
-    lists = {"pairs": pairs, "missing": missing, "changed": queries}
+    changed_items = losses[: size - min(len(gains), size // 2)]
+    changed_items += gains[: size - len(changed_items)]
+    pairs = list(part["pairs"])[: items - len(missing) - len(changed_items)]
+    lists = {"pairs": pairs, "missing": missing, "changed": changed_items}
     return [
         {**item, "list": name, "id": f"{name} {item['query_id']} {item.get('doc_id', '')}"}
         for name, members in lists.items()

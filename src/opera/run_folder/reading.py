@@ -87,9 +87,9 @@ def file_errors(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise RunFolderError(f"{path}: is missing") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
+        problem = error.errors()[0]
+        field = ".".join(str(part) for part in problem["loc"])
+        message = problem["msg"].removeprefix("Value error, ")
         raise broken(path, shortened(field and f"{field}: ") + message) from None
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -148,8 +148,8 @@ def _change(per_query: pa.Table, measure: str, before: str, after: str) -> Chang
     names = [column(before, measure), column(after, measure)]
     if not (per_query.num_rows and set(names) <= set(per_query.column_names)):
         return None
-    first, second = (per_query[name].to_numpy() for name in names)
-    return Change.of(second - first)
+    values_before, values_after = (per_query[name].to_numpy() for name in names)
+    return Change.of(values_after - values_before)
 
 
 def verdict_of(guard: GuardRecord) -> str:

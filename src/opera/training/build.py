@@ -284,23 +284,27 @@ class PairDataset(Dataset[dict[str, Any]]):
     Args:
         query_rows: int32 ``[n]``, the query row of each training query.
         n_negatives: explicit negatives per query.
-        queries: looks up queries.
-        documents: looks up documents.
+        look_up_queries: returns the inputs of query rows.
+        look_up_documents: returns the inputs of document rows.
     """
 
     def __init__(
-        self, query_rows: NDArray[np.int32], n_negatives: int, queries: Lookup, documents: Lookup
+        self,
+        query_rows: NDArray[np.int32],
+        n_negatives: int,
+        look_up_queries: Lookup,
+        look_up_documents: Lookup,
     ) -> None:
-        self.query_rows, self.queries, self.documents = query_rows, queries, documents
-        self.column_names = list(column_roles(n_negatives))
+        self.query_rows, self.column_names = query_rows, list(column_roles(n_negatives))
+        self.look_up_queries, self.look_up_documents = look_up_queries, look_up_documents
 
     def __len__(self) -> int:
         return len(self.query_rows)
 
     def __getitems__(self, batch: Batch) -> tuple[Batch, list[dict[str, Any]]]:
         """Return a batch with the items of this process."""
-        queries = self.queries(self.query_rows[batch.queries[batch.local]])
-        documents = iter(self.documents(batch.doc_rows[batch.local].ravel()))
+        queries = self.look_up_queries(self.query_rows[batch.queries[batch.local]])
+        documents = iter(self.look_up_documents(batch.doc_rows[batch.local].ravel()))
         anchor, *document_columns = self.column_names
         return batch, [
             {anchor: query, **{name: next(documents) for name in document_columns}}
@@ -350,7 +354,7 @@ def make_dataset(
     data, query_rows = training_set.data, training_set.train.query_rows
     n_negatives, corpus_text = settings.n_negatives, settings.corpus_text
     if reads_vectors(model):
-        return PairDataset(query_rows, n_negatives, _numbers, _numbers), None
+        return PairDataset(query_rows, n_negatives, _rows_as_texts, _rows_as_texts), None
     sources = {
         role: TokenSource.of(model, data, role, prompt_for(model, role), corpus_text)
         for role in ROLES
@@ -371,5 +375,5 @@ def make_dataset(
     return dataset, partial(collate_tokens, prompt_lengths=prompt_lengths)
 
 
-def _numbers(rows: IntArray) -> list[str]:
-    return [str(row) for row in rows.tolist()]
+def _rows_as_texts(text_rows: IntArray) -> list[str]:
+    return [str(text_row) for text_row in text_rows.tolist()]

@@ -46,11 +46,13 @@ class SamplerCallback(TrainerCallback):  # type: ignore[misc]
         were trained so far."""
         curves: dict[str, float] = {}
         for name, sampler in zip(self.names, self.samplers, strict=False):
-            queries = np.logical_or.reduceat(sampler.trained, sampler.pairs.query_offsets[:-1])
+            trained_queries = np.logical_or.reduceat(
+                sampler.trained, sampler.pairs.query_offsets[:-1]
+            )
             values = {
                 **sampler.schedule,
                 "coverage_pairs": float(sampler.trained.mean()),
-                "coverage_queries": float(queries.mean()),
+                "coverage_queries": float(trained_queries.mean()),
             }
             prefix = f"{PREFIX}{name}_" if name else PREFIX
             curves |= {f"{prefix}{curve}": value for curve, value in values.items()}

@@ -124,9 +124,9 @@ def _sections(
         untitled += [] if of_text else [name]
     if untitled:
         missing = "title" if titled else "title, heading or question"
-        first = f"; the first is {untitled[0]}" if untitled[0] else ""
+        example = f"; the first is {untitled[0]}" if untitled[0] else ""
         notes.append(
-            f"left out {len(untitled):,} of {len(rows):,} texts without a {missing}{first}"
+            f"left out {len(untitled):,} of {len(rows):,} texts without a {missing}{example}"
         )
     return sections, titled, notes
 
@@ -164,14 +164,14 @@ def sections_of(text: str, name: str) -> Iterator[Section]:
     lines = _FRONT_MATTER.sub("", text.replace("\r\n", "\n")).split("\n")
     above: list[tuple[int, str]] = []
     last = 0, "", len(lines), len(lines)
-    for (level, words, _, first), (*_, end, _) in pairwise([*_heads("\n".join(lines)), last]):
+    for (level, words, _, start), (*_, end, _) in pairwise([*_heads("\n".join(lines)), last]):
         above = [parent for parent in above if parent[0] < level]
         title = words
         for _, parent in reversed(above):
             title = f"{parent} {title}" if len(title.split()) < MIN_WORDS else title
         kind = kind_of(words, "heading" if above else "title")
         above.append((level, words))
-        below = "\n".join(lines[first:end]).strip()
+        below = "\n".join(lines[start:end]).strip()
         yield Section(name, name, title, _ANSWERED.sub("", below, count=1).split("\n"), kind)
 
 

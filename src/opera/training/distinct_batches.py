@@ -30,16 +30,16 @@ class DistinctSampler(DataSetSampler):
 
     Args:
         method: samples the pairs.
-        documents: int ``[N, c]``, the documents of each pair that the loss cannot exclude.
+        doc_rows: int ``[N, c]``, the documents of each pair that the loss cannot exclude.
         known: the known positives of each query.
 
     Raises:
         SettingError: if the method samples fewer queries than a batch has rows.
     """
 
-    def __init__(self, method: Method[Any], documents: IntArray, known: KnownPositives) -> None:
+    def __init__(self, method: Method[Any], doc_rows: IntArray, known: KnownPositives) -> None:
         super().__init__(method)
-        self.documents_of_pair, self.known = documents, known
+        self.doc_rows_of_pair, self.known = doc_rows, known
         self._draw_different()  # raises an error before training
         self._waiting = Draw.unweighted(np.empty(0, dtype=np.int64))
 
@@ -63,15 +63,15 @@ class DistinctSampler(DataSetSampler):
 
     def _positions_apart(self, count: int) -> list[int]:
         """Return the positions of the first ``count`` waiting pairs that may share a batch."""
-        positions, documents, positives = list[int](), set[int](), set[int]()
+        positions, taken, positives = list[int](), set[int](), set[int]()
         for position, pair_id in enumerate(self._waiting.pair_ids.tolist()):
             query_index = int(self.method.pairs.pair_query[pair_id])
-            # ~query stands for the query, which must not be in the batch either
-            new = {~query_index, *self.documents_of_pair[pair_id].tolist()}
+            # Both sets hold document rows, and ~query_index for a query in the batch.
+            new = {~query_index, *self.doc_rows_of_pair[pair_id].tolist()}
             known = {~query_index, *self.known.of_query(query_index).tolist()}
-            if len(positions) < count and positives.isdisjoint(new) and documents.isdisjoint(known):
+            if len(positions) < count and positives.isdisjoint(new) and taken.isdisjoint(known):
                 positions.append(position)
-                documents |= new
+                taken |= new
                 positives |= known
         return positions
 

@@ -344,8 +344,8 @@ def _score_by_teacher(
         assert reranker is not None
         pairs_to_score = pairs.query_rows[pairs.query_index], pairs.doc_rows
         return pairs, reranker.score_pairs(data, *pairs_to_score, text)
-    queries = encoder.encode_queries(data, pairs.query_rows)
-    return pairs, pair_similarities(pairs.pairs(), queries, encoder.encode_corpus(data, text))
+    query_vectors = encoder.encode_queries(data, pairs.query_rows)
+    return pairs, pair_similarities(pairs.pairs(), query_vectors, encoder.encode_corpus(data, text))
 
 
 class ScoreInputs(NamedTuple):

@@ -195,19 +195,19 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         device = embeddings[0].device
         # Similarities are float32, even those of embeddings in half precision.
         with torch.autocast(device.type, enabled=False):
-            queries, *columns = (at_least_float32(column) for column in embeddings)
-            documents = torch.cat([gather_embeddings(column) for column in columns])
+            query_embeddings, *columns = (at_least_float32(column) for column in embeddings)
+            document_embeddings = torch.cat([gather_embeddings(column) for column in columns])
             marked = self.known.among_negatives(
                 batch.queries[batch.local], batch.doc_rows, batch.local.start
             )
             known = torch.from_numpy(marked).to(device)
             excluded = known if self.masks else None
-            similarity = self.similarity(queries, documents)
+            similarity = self.similarity(query_embeddings, document_embeddings)
             losses = self.batch_losses(similarity, excluded, batch)
             observed = self.observed(similarity, excluded, batch, losses)
             self._observe(batch, similarity.detach(), observed, known)
             for size in self.sizes:
-                shorter = self.similarity(queries[:, :size], documents[:, :size])
+                shorter = self.similarity(query_embeddings[:, :size], document_embeddings[:, :size])
                 losses = losses + self.batch_losses(shorter, excluded, batch)
         weights = torch.from_numpy(batch.weights[batch.local]).to(device)
         return (losses * weights).mean() / (1 + len(self.sizes))
@@ -354,8 +354,9 @@ class DistillationLoss(InfoNCELoss):
         # The columns are all positives, then all first negatives, and so on.
         positions = torch.arange(len(similarity), device=similarity.device)[:, None]
         columns = torch.arange(batch.doc_rows.shape[1], device=similarity.device)
-        documents = batch.local.start + positions + columns * len(batch.pair_ids)
-        cosines = similarity[positions, documents]
+        cosines = similarity[
+            positions, batch.local.start + positions + columns * len(batch.pair_ids)
+        ]
         scores = self._lookup(batch.queries[batch.local][:, None], batch.doc_rows[batch.local])
         kl, usable = divergences(
             cosines,

@@ -216,18 +216,18 @@ def register_negatives(name: str) -> Callable[[Kind], Kind]:
     return NEGATIVES.decorator(name)
 
 
-def by_draws(kind: str, settings: TrainSettings, documents: float, processes: int) -> str:
+def by_draws(kind: str, settings: TrainSettings, n_documents: float, processes: int) -> str:
     """Return the kind of negatives; for random ones, ``random`` or ``labelled`` by the draws.
 
     Args:
         kind: the kind, without regard to the draws. It stays if the user chose it.
         settings: the run's settings, with the automatic steps and batch size.
-        documents: the number of documents in the corpus, over the fraction of pairs from it.
+        n_documents: the number of documents in the corpus, over the fraction of pairs from it.
         processes: the number of processes that train together.
     """
     if settings.negatives is not None or kind not in ("random", "labelled"):
         return kind
-    draws = settings.draws_per_document(documents, processes)
+    draws = settings.draws_per_document(n_documents, processes)
     return "random" if draws <= MOST_DRAWS else "labelled"
 
 
@@ -349,9 +349,11 @@ class Miner:
         allowed &= first_of_copies(data.document_group[candidates])
         margins = (self.settings.relative_margin, self.settings.absolute_margin)
         if any(value is not None for value in (*margins, self.settings.max_score)):
-            queries = self.encoder.encode_queries(data, query_rows)
-            documents = self.encoder.encode_corpus(data, text)
-            positive = lowest_positive(pairs, pair_similarities(pairs, queries, documents))
+            query_vectors = self.encoder.encode_queries(data, query_rows)
+            document_vectors = self.encoder.encode_corpus(data, text)
+            positive = lowest_positive(
+                pairs, pair_similarities(pairs, query_vectors, document_vectors)
+            )
             fits = ranking.scores[:, first_rank - 1 : last_rank] <= highest_allowed(
                 positive, self.settings
             )
@@ -388,10 +390,10 @@ def first_of_copies(groups: IntArray) -> NDArray[np.bool_]:
     """False for a candidate whose text occurs earlier in its row: both ``[n, depth]``."""
     order = np.argsort(groups, axis=1, kind="stable")
     ordered = np.take_along_axis(groups, order, axis=1)
-    first = np.empty(groups.shape, dtype=bool)
+    is_first = np.empty(groups.shape, dtype=bool)
     repeats = np.diff(ordered, axis=1, prepend=ordered[:, :1] - 1) == 0
-    np.put_along_axis(first, order, ~repeats, axis=1)
-    return first
+    np.put_along_axis(is_first, order, ~repeats, axis=1)
+    return is_first
 
 
 def lowest_positive(pairs: TrainingPairs, scores: FloatArray) -> NDArray[np.float32]:

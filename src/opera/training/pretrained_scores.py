@@ -70,8 +70,8 @@ def rank_among_random(
         seed: seed of the sample.
         pool: the documents with a text. Other documents are never in a pool.
     """
-    documents = pool.group[pairs.pair_doc]
-    positives = np.unique(documents)
+    document_groups = pool.group[pairs.pair_doc]
+    positives = np.unique(document_groups)
     in_order = generator(seed, "score.consistency").permutation(positives[pool.holds(positives)])
     in_order = in_order[: pool_size + int(pairs.positives_per_query.max())]
     position_of = np.full(len(document_embeddings), -1, dtype=np.int64)
@@ -80,22 +80,22 @@ def rank_among_random(
     similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
     rank, sizes = np.empty(pairs.n_pairs, dtype=np.int32), np.empty(pairs.n_pairs, dtype=np.int32)
     chunk = max(1, CHUNK_CELLS // max(1, len(in_order)))
-    queries = process_range(pairs.n_queries, chunk)
+    query_indices = process_range(pairs.n_queries, chunk)
 
     def rank_pairs() -> list[NDArray[np.int32]]:
-        for start in range(queries.start, queries.stop, chunk):
-            stop = min(start + chunk, queries.stop)
+        for start in range(query_indices.start, query_indices.stop, chunk):
+            stop = min(start + chunk, query_indices.stop)
             cosines = query_embeddings[start:stop] @ candidates.T
             for query_index in range(start, stop):
                 pairs_of_query = slice(*pairs.query_offsets[query_index : query_index + 2])
-                positions = position_of[documents[pairs_of_query]]
+                positions = position_of[document_groups[pairs_of_query]]
                 pool_cosines = np.delete(cosines[query_index - start], positions[positions >= 0])
                 pool_cosines = np.sort(pool_cosines[:pool_size])
                 threshold = similarity[pairs_of_query] + ROUNDING
                 not_above = np.searchsorted(pool_cosines, threshold, side="right")
                 rank[pairs_of_query] = 1 + len(pool_cosines) - not_above
                 sizes[pairs_of_query] = len(pool_cosines)
-        first_pair, end_pair = pairs.query_offsets[[queries.start, queries.stop]]
+        first_pair, end_pair = pairs.query_offsets[[query_indices.start, query_indices.stop]]
         return [rank[first_pair:end_pair], sizes[first_pair:end_pair]]
 
     rank, sizes = (np.concatenate(parts) for parts in zip(*everywhere(rank_pairs), strict=True))

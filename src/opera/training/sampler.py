@@ -304,16 +304,16 @@ class Sampler:
             if count == 0:
                 continue
             draw = data_set.take(count)
-            documents = data_set.documents(draw.pair_ids, self.n_negatives, self.plan.seed, step)
-            draws.append((draw.pair_ids + first_pair, documents, draw.weights))
+            drawn_rows = data_set.documents(draw.pair_ids, self.n_negatives, self.plan.seed, step)
+            draws.append((draw.pair_ids + first_pair, drawn_rows, draw.weights))
         pair_ids, doc_rows, factors = map(np.concatenate, zip(*draws, strict=True))
         if len(draws) > 1 and size > self._size_of_all:  # mix the sets in every batch
             order = generator(self.plan.seed, "sampler.sets", step).permutation(size)
             pair_ids, doc_rows, factors = pair_ids[order], doc_rows[order], factors[order]
         if self.pair_weights is not None:
             factors = (factors * self.pair_weights[pair_ids]).astype(np.float32)
-        queries, sets = self.pairs.pair_query[pair_ids], self.visits.set_of(pair_ids)
-        batch = Batch(step, pair_ids, doc_rows, factors, queries, sets, self._schedule())
+        query_indices, sets = self.pairs.pair_query[pair_ids], self.visits.set_of(pair_ids)
+        batch = Batch(step, pair_ids, doc_rows, factors, query_indices, sets, self._schedule())
         self.pending[step] = batch
         self.sampled.append(pair_ids.astype(np.int32))
         return batch
