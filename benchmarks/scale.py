@@ -1,19 +1,22 @@
-"""A dry run of the whole pipeline on made-up data: load, encode, score, mine, train, evaluate, by the real commands.
+"""What the default command costs on large made-up data: ``opera train``, then a search with the final model.
 
     OMP_NUM_THREADS=1 python benchmarks/scale.py 100000 1000000
     OMP_NUM_THREADS=1 python benchmarks/scale.py 1000000 10000000 --folder /scratch/opera-scale
+    OMP_NUM_THREADS=1 python benchmarks/scale.py 100000 1000000 --processes 2
 
-The numbers are those of documents and training pairs. Each phase is a process of its own, and is watched from outside:
-seconds, peak resident memory (``VmHWM``), and the peak of the part that no file stands behind (``RssAnon``); mapped
-pages of files count as resident, but the system takes them back when it needs them. A phase that is done is not run
-again, and a training that was stopped goes on from its checkpoint. Writes ``benchmarks/scale.csv`` and the table of
-docs/scale.md. ``--folder`` holds the data, the cache and the run, and stays; without it they go when all is done.
+The numbers are those of documents and training pairs. The model is static, and all settings have their defaults. The
+benchmark takes the seconds and the peak memory of each phase of the run: resident memory (``VmHWM``), and the part
+that no file stands behind (``RssAnon``), because the system takes mapped pages of files back when it needs them.
+``--processes 2`` measures what several processes share instead: ``evaluate``, ``score`` and ``mine``, by one process
+and by two, and compares the bytes of their results. A command that is done is not run again. Writes
+``benchmarks/scale.csv`` and the tables of docs/scale.md. ``--folder`` holds the data, the cache and the run, and stays.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
 import os
 import shutil
 import subprocess
@@ -21,8 +24,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +66,12 @@ SYLLABLES = [
     "tas",
 ]
 MODEL = ROOT / "../shared/models/potion-base-4m"
-FIELDS = ("documents", "pairs", "phase", "seconds", "resident_mb", "anonymous_mb", "written_mb")
+FIELDS = ("documents", "pairs", "processes", "phase", "seconds", "resident_mb", "anonymous_mb")
+RESULTS = ROOT / "benchmarks" / "scale.csv"
+REPORT = "OPERA_SCALE_REPORT"
+"""The variable that names the file for the figures of a command's phases."""
+LONG = 5.0
+"""The growth of shorter phases is not shown."""
 POLL = 0.02
 
 
@@ -131,103 +142,212 @@ def _write(path: Path, tables: Iterator[pa.Table]) -> None:
             writer.write_table(table)
 
 
-def phases(home: Path, model: Path, steps: int) -> dict[str, list[str]]:
-    """Name the arguments of ``opera`` for each phase, in order; the first loads the data only."""
-    tables = [f"--pairs={split}={home / split}.parquet" for split in ("train", *EVALUATED)]
-    tables += [f"--documents={home / 'documents.parquet'}", f"--queries={home / 'queries.parquet'}"]
-    run, base = home / "run", ["--model", str(model)]
-    train = ["--method=dp", "--negatives=hard", "--range=10:50", f"--steps={steps}", "--batch-size=256"]
-    train += ["--set=save_steps=50", "--set=guard=false"]
-    resumed = ["--resume"] if (run / "run.json").is_file() else []
+def tables(home: Path) -> list[str]:
+    """Return the options of ``opera`` that name the data."""
+    pairs = [f"--pairs={split}={home / split}.parquet" for split in ("train", *EVALUATED)]
+    return [*pairs, f"--documents={home / 'documents.parquet'}", f"--queries={home / 'queries.parquet'}"]
+
+
+def shared_commands(home: Path, model: Path, processes: int) -> dict[str, list[str]]:
+    """Return the commands whose work several processes share; a process count has its own cache and results."""
+    out, base = home / f"by-{processes}", ["--model", str(model)]
+    out.mkdir(exist_ok=True)
     return {
-        "load": ["load", *tables],
-        "encode, evaluate": ["evaluate", *tables, *base],
-        "score": ["score", *tables, *base, f"--out={home / 'scores.parquet'}", "--overwrite"],
-        "mine": ["mine", *tables, *base, f"--out={home / 'mined.tsv'}", "--range=10:50", "--keep=5", "--overwrite"],
-        "train": ["train", *tables, *base, f"--out={run}", *train, *resumed],
-        "evaluate the run": ["evaluate", *tables, "--model", str(run)],
+        "evaluate": ["evaluate", *tables(home), *base],
+        "score": ["score", *tables(home), *base, f"--out={out / 'scores.parquet'}", "--overwrite"],
+        "mine": ["mine", *tables(home), *base, f"--out={out / 'mined.tsv'}", "--range=10:50", "--overwrite"],
     }
 
 
-def command(arguments: list[str]) -> list[str]:
-    """Return the command of a phase; loading has none of its own, so Python's API does it."""
-    if arguments[0] != "load":
-        return [sys.executable, "-m", "opera", *arguments]
-    given = [argument.partition("=")[2] for argument in arguments[1:]]
-    splits = dict(pair.split("=", 1) for pair in given[:-2])
-    code = f"import opera; print(opera.load_data(pairs={splits!r}, documents={given[-2]!r}, queries={given[-1]!r}))"
-    return [sys.executable, "-c", code]
+def run_command(arguments: list[str], cache: Path, processes: int = 1) -> list[dict[str, Any]]:
+    """Run ``opera`` in processes of their own; return the seconds and the peak memory of each phase."""
+    report = cache.with_suffix(".json")
+    launcher = [sys.executable]
+    if processes > 1:
+        launcher += ["-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
+    paths = {"OPERA_CACHE": str(cache), "PYTHONPATH": str(ROOT / "src"), REPORT: str(report)}
+    done = subprocess.run(
+        [*launcher, __file__, "--opera", *arguments],
+        env={**os.environ, **paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(arguments)}\n{done.stderr[-3000:]}\nexit status {done.returncode}")
+    rows: list[dict[str, Any]] = json.loads(report.read_text())
+    return rows
 
 
-def watch(arguments: list[str], home: Path, log: Path) -> tuple[float, int, int]:
-    """Run a command; return its seconds, and its peaks of resident and of anonymous memory in bytes."""
-    places = {"OPERA_CACHE": str(home / "cache"), "PYTHONPATH": str(ROOT / "src")}
-    with log.open("w") as file:
-        started = time.monotonic()
-        process = subprocess.Popen(arguments, env={**os.environ, **places}, stdout=file, stderr=file)
-        status, peaks = Path(f"/proc/{process.pid}/status"), [0, 0]
-        while process.poll() is None:
-            for at, name in enumerate(("VmHWM", "RssAnon")):
-                peaks[at] = max(peaks[at], _field(status, name))
+class PhaseWatch:
+    """Takes the seconds and the peak memory of the phases of this process."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._anonymous, self._began = 0, time.monotonic()
+        Thread(target=self._poll, daemon=True).start()
+
+    def _poll(self) -> None:
+        while True:
+            self._anonymous = max(self._anonymous, memory("RssAnon"))
             time.sleep(POLL)
-    if process.returncode:
-        sys.exit(f"{' '.join(arguments)}\n{log.read_text()[-3000:]}\nexit status {process.returncode}")
-    return time.monotonic() - started, peaks[0], peaks[1]
+
+    def end(self, phase: str) -> None:
+        """Add a row for what happened since the end of the previous phase."""
+        now = time.monotonic()
+        peaks = {"resident_mb": memory("VmHWM"), "anonymous_mb": max(self._anonymous, memory("RssAnon"))}
+        self.rows.append({"phase": phase, "seconds": now - self._began, **peaks})
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
+        self._anonymous, self._began = 0, now
 
 
-def _field(status: Path, name: str) -> int:
+def memory(field: str) -> int:
+    """Return megabytes of this process, by a field of ``/proc/self/status``."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) * 1024 // 10**6
+
+
+def run_opera(arguments: list[str]) -> None:
+    """Run ``opera`` in this process, and write what its phases took to the report."""
+    watch = PhaseWatch()
+    from opera.cli import main
+    from opera.run.session import Session
+
+    original = Session.phase
+
+    @contextmanager
+    def measured(session: Session, name: str, description: str) -> Iterator[None]:
+        if not watch.rows:
+            watch.end("load")
+        with original(session, name, description):
+            yield
+        watch.end(name)
+
+    Session.phase = measured  # type: ignore[method-assign]
+    sys.argv = ["opera", *arguments]
     try:
-        lines = status.read_text().splitlines()
-    except OSError:  # it has just ended
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(name)), 0)
+        main()
+    finally:
+        watch.end("write" if watch.rows else arguments[0])
+        if os.environ.get("RANK", "0") == "0":
+            Path(os.environ[REPORT]).write_text(json.dumps(watch.rows))
 
 
-def disk(home: Path) -> int:
-    """Bytes of all files."""
-    return sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
+def search_seconds(home: Path) -> list[dict[str, Any]]:
+    """Return the seconds of the first and of a later answer, after the imports; the vectors are in the page cache."""
+    code = f"""
+import os, sys, time
+os.environ["OPERA_CACHE"] = {str(home / "cache")!r}
+sys.path.insert(0, {str(ROOT / "src")!r})
+import opera, torch, sentence_transformers
+from opera.retrieval.search import CorpusSearch
+from opera.data.loading import named_source
+def answer(query):
+    start = time.monotonic(); search.find(query, 10); return time.monotonic() - start
+for _ in range(2):
+    start = time.monotonic()
+    search = CorpusSearch(named_source({str(home / "run")!r}))
+    first = time.monotonic() - start + answer("bababa dododo")
+    later = sorted(answer(f"kikiki lululu {{number}}") for number in range(5))[2]
+print(first, later)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr[-3000:])
+    first, later = map(float, done.stdout.split()[-2:])
+    return [{"phase": "search, first answer", "seconds": first}, {"phase": "search, later answer", "seconds": later}]
 
 
-def dry_run(size: Size, home: Path, model: Path, steps: int) -> None:
-    """Run every phase that has no row yet, and append its row."""
+def measure(size: Size, home: Path, model: Path, processes: int) -> None:
+    """Run what has no rows yet, and append its rows."""
     if not (home / "test.parquet").is_file():
         write_data(home, size)
-    results = ROOT / "benchmarks" / "scale.csv"
-    for phase, arguments in phases(home, model, steps).items():
-        rows = read(results)
-        key = (str(size.documents), str(size.pairs), phase)
-        if any((row["documents"], row["pairs"], row["phase"]) == key for row in rows):
-            continue
-        before = disk(home)
-        seconds, resident, anonymous = watch(command(arguments), home, home / f"{arguments[0]}.log")
-        figures = [seconds, *(number / 1e6 for number in (resident, anonymous, disk(home) - before))]
-        rows.append(dict(zip(FIELDS, (*key, *(f"{figure:.0f}" for figure in figures)), strict=True)))
-        print(rows[-1], flush=True)
-        with results.open("w", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+    run = home / "run"
+    train = ["train", *tables(home), "--model", str(model), f"--out={run}"]
+    if processes == 1:
+        if not has(size, 1, "train"):
+            add(size, 1, run_command([*train, "--overwrite"], home / "cache"))
+        if not has(size, 1, "search, first answer"):
+            add(size, 1, search_seconds(home))
+        return
+    for count in (1, processes):
+        for name, arguments in shared_commands(home, model, count).items():
+            if not has(size, count, name):
+                add(size, count, run_command(arguments, home / f"cache-{count}", count))
+    for name in ("scores.parquet", "mined.tsv"):
+        one, more = ((home / f"by-{count}" / name).read_bytes() for count in (1, processes))
+        if one != more:
+            sys.exit(f"{name}: {processes} processes write other bytes than one")
 
 
-def read(results: Path) -> list[dict[str, str]]:
+def has(size: Size, processes: int, phase: str) -> bool:
+    """Whether a phase was measured."""
+    key = (str(size.documents), str(size.pairs), str(processes), phase)
+    return any(tuple(row[name] for name in FIELDS[:4]) == key for row in read())
+
+
+def add(size: Size, processes: int, rows: list[dict[str, Any]]) -> None:
+    """Append rows to the stored ones; equal phases of a command count as one."""
+    phases: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        peak = phases.setdefault(row["phase"], {**row, "seconds": 0.0})
+        peak["seconds"] += row["seconds"]
+        peak.update({name: max(peak[name], row[name]) for name in FIELDS[5:] if name in row})
+    stored = read()
+    key = dict(zip(FIELDS, map(str, (size.documents, size.pairs, processes)), strict=False))
+    for phase, row in phases.items():
+        stored.append({**key, **row, "phase": phase, "seconds": f"{row['seconds']:.2f}"})
+        print(stored[-1], flush=True)
+    with RESULTS.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(stored)
+
+
+def read() -> list[dict[str, str]]:
     """Return the rows measured so far."""
-    if not results.is_file():
+    if not RESULTS.is_file():
         return []
-    with results.open(newline="") as file:
+    with RESULTS.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def write_table() -> None:
-    """Fill in the table of docs/scale.md with the largest size."""
-    heads = {"phase": "phase", "seconds": "seconds", "resident_mb": "peak memory, MB", "written_mb": "more on disk, MB"}
-    measured = read(ROOT / "benchmarks" / "scale.csv")
-    largest = max((row["documents"] for row in measured), key=int, default="")
-    rows = [
-        [row[name] if name == "phase" else f"{int(row[name]):,}" for name in heads]
-        for row in measured
-        if row["documents"] == largest
+def write_tables() -> None:
+    """Fill in the tables of docs/scale.md."""
+    by_phase: dict[str, dict[int, dict[str, str]]] = {}
+    shared: dict[str, dict[int, float]] = {}
+    for row in read():
+        if row["phase"] in ("evaluate", "score", "mine"):
+            shared.setdefault(row["phase"], {})[int(row["processes"])] = float(row["seconds"])
+        else:
+            by_phase.setdefault(row["phase"], {})[int(row["documents"])] = row
+    sizes = sorted({documents for rows in by_phase.values() for documents in rows})
+    heads = ["phase", *(f"{size:,} documents" for size in sizes), "growth against work", "peak memory, MB"]
+    lines = []
+    for phase, rows in by_phase.items():
+        seconds = [f"{float(rows[size]['seconds']):,.1f}" if size in rows else "" for size in sizes]
+        ends = sorted(rows)
+        growth = ""
+        if len(ends) > 1 and float(rows[ends[-1]]["seconds"]) >= LONG:
+            ratio = float(rows[ends[-1]]["seconds"]) / float(rows[ends[0]]["seconds"])
+            growth = f"{ratio * ends[0] / ends[-1]:.2f}"
+        lines.append([phase, *seconds, growth, rows[ends[-1]]["anonymous_mb"]])
+    totals = [
+        f"{sum(float(rows[size]['seconds']) for rows in by_phase.values() if size in rows):,.0f}" for size in sizes
     ]
-    fill(ROOT / "docs" / "scale.md", {"dry-run": table_lines([*heads.values()], rows)})
+    lines.append(["all", *totals, "", ""])
+    processes = [
+        [phase, *(f"{seconds:.1f}" for _, seconds in sorted(counts.items())), f"{counts[1] / counts[2]:.2f}"]
+        for phase, counts in shared.items()
+        if {1, 2} <= counts.keys()
+    ]
+    fill(
+        ROOT / "docs" / "scale.md",
+        {
+            "scale": table_lines(heads, lines),
+            "processes": table_lines(["command", "one process, s", "two, s", "ratio"], processes),
+        },
+    )
 
 
 def main() -> None:
@@ -237,17 +357,20 @@ def main() -> None:
     parser.add_argument("pairs", type=int)
     parser.add_argument("--folder", type=Path, help="holds the data, the cache and the run; made if absent, and kept")
     parser.add_argument("--model", type=Path, default=MODEL, help="a sentence-transformers folder")
-    parser.add_argument("--steps", type=int, default=300, help="training steps")
-    given = parser.parse_args()
-    home = given.folder or Path(tempfile.mkdtemp())
+    parser.add_argument("--processes", type=int, default=1, help="measure what so many processes share")
+    options = parser.parse_args()
+    home = options.folder or Path(tempfile.mkdtemp())
     home.mkdir(parents=True, exist_ok=True)
     try:
-        dry_run(Size(given.documents, given.pairs), home, given.model, given.steps)
+        measure(Size(options.documents, options.pairs), home, options.model, options.processes)
     finally:
-        if given.folder is None:
+        if options.folder is None:
             shutil.rmtree(home)
-    write_table()
+    write_tables()
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--opera"]:
+        run_opera(sys.argv[2:])
+    else:
+        main()

@@ -16,7 +16,7 @@ import opera
 from opera.config.recipe import make_recipe
 from opera.data import load_all
 from opera.data.splits import draw_missing_splits
-from opera.guard import choice
+from opera.guard import choice, dev_corpus
 from opera.run import steps
 from small_runs import assert_same_run, prepare
 
@@ -120,7 +120,7 @@ def test_the_record_has_the_curve_and_the_intervals_of_the_choice(guarded):
 
 
 def test_a_dev_split_of_the_data_is_used_and_trained_around(make_beir, bert_model, tmp_path, monkeypatch):
-    monkeypatch.setattr(choice, "GUARD_DOCUMENTS", 100)
+    monkeypatch.setattr(dev_corpus, "GUARD_DOCUMENTS", 100)
     run = opera.adapt(make_beir(dev=True), model=bert_model, out=tmp_path / "run", **{**REFIT, "max_steps": 3})
     guard = run.record.guard
     assert (guard.dev_given, guard.dev_queries, guard.dev_documents, guard.refit) == (True, 16, 100, False)

@@ -119,10 +119,10 @@ def test_the_choice_is_measured_on_queries_that_had_no_part_in_it():
 def test_a_verdict_is_better_only_if_the_whole_interval_is_above_0():
     rng = np.random.default_rng(0)
     base = rng.uniform(size=200)
-    better, same = (guarded_measure(base, base, base + rng.uniform(0, most, 200)) for most in (0.2, 0))
+    better, same = (guarded_measure(base, base + rng.uniform(0, most, 200)) for most in (0.2, 0))
     assert better.low > 0
     assert better.difference == pytest.approx(better.final - better.base)
-    unclear = guarded_measure(base, base, np.where(np.arange(200) % 2, base + 0.12, base - 0.1))
+    unclear = guarded_measure(base, np.where(np.arange(200) % 2, base + 0.12, base - 0.1))
     assert unclear.difference > 0 > unclear.low
     verdicts = [verdict_of(0.5, measure, 200) for measure in (better, same, unclear)]
     assert [*verdicts, verdict_of(0.0, same, 200)] == ["better", "same", "same", "kept"]
@@ -132,6 +132,6 @@ def test_a_verdict_is_better_only_if_the_whole_interval_is_above_0():
 def test_a_handful_of_queries_is_never_better(count, expected):
     """The interval of a few queries is too narrow: one that gains has an interval without width."""
     zeros = np.zeros(count)
-    assert verdict_of(1.0, guarded_measure(zeros, zeros + 0.3, zeros + 0.3), count) == expected
+    assert verdict_of(1.0, guarded_measure(zeros, zeros + 0.3), count) == expected
     per_query = {weight: zeros + 0.1 * weight for weight in FINE}
     assert len(cross_fitted(per_query, one_kind(per_query, 0.0), STATIC_ANCHOR, 0)) == count

@@ -9,10 +9,9 @@ import pytest
 
 import opera
 from opera.core.errors import TrainingError
-from opera.guard import choice
+from opera.guard import choice, dev_corpus
 from opera.guard.choice import Weights
 from opera.retrieval.encoder import Encoder
-from opera.run import costs as run_costs
 from opera.run import steps
 from opera.run.costs import Costs, corpus_passes, time_run
 from small_runs import prepare
@@ -33,13 +32,19 @@ def test_timing_leaves_the_model_and_the_disk_as_they_were(beir, bert_model, tmp
 
 @pytest.mark.parametrize(
     ("model", "refit", "documents"),
-    [("bert", False, 10_000), ("bert", True, 10_000), ("bert", True, 100), ("static", True, 10_000)],
+    [
+        ("bert", False, 10_000),
+        ("bert", True, 10_000),
+        ("bert", True, 100),
+        ("static", True, 10_000),
+        ("static", True, 100),
+    ],
 )
 def test_the_estimated_passes_over_the_corpus_are_those_of_a_run(
     model, refit, documents, beir, bert_model, static_model, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(choice, "GUARD_DOCUMENTS", documents)
-    monkeypatch.setattr(run_costs, "GUARD_DOCUMENTS", documents)
+    for limit in ("GUARD_DOCUMENTS", "STATIC_GUARD_DOCUMENTS"):
+        monkeypatch.setattr(dev_corpus, limit, documents)
     monkeypatch.setattr(choice, "choose_mixing_weight", lambda *arguments: 0.5)
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
     counted: list[int] = []

@@ -59,7 +59,7 @@ class Group:
         return tuple(run.record.seed for run in self.runs)
 
     def has(self, when: str) -> bool:
-        """Whether all runs have measures of ``bm25`` or ``hybrid``."""
+        """Whether all runs have measures of ``bm25``, ``hybrid`` or ``fine_tuned``."""
         return all(when in run.measures for run in self.runs)
 
     def means(self, when: str) -> dict[str, float]:

@@ -235,7 +235,7 @@ def measures_table(run: Run) -> ReportTable:
         **{"final": "final model", "hybrid": "final + BM25"},
     }
     models = {model: heading for model, heading in headings.items() if model in run.measures}
-    if run.measures["fine_tuned"] == run.measures["final"]:
+    if run.measures.get("fine_tuned") == run.measures["final"]:
         del models["fine_tuned"]
     summary, guard = run.summary, run.record.guard
     names = dict.fromkeys([*DEFAULT_MEASURES, *([] if guard is None else [guard.measure])])
@@ -340,9 +340,10 @@ def _guard(table: ResultsTable) -> ReportTable:
             "method": row.method,
             "λ by seed": " ".join(f"{weight:g}" for weight in guard.mixing_weights),
             "dev by seed": " ".join(guard.dev_verdicts),
-            f"{PRIMARY} fine-tuned": guard.fine_tuned[PRIMARY].in_points(),
             f"{PRIMARY} final": row.measures[PRIMARY].in_points(),
         }
+        if guard.fine_tuned is not None:
+            values[f"{PRIMARY} fine-tuned"] = guard.fine_tuned[PRIMARY].in_points()
         if (test := guard.against_fine_tuned) is not None:
             values |= _points(test)
         rows.append(values)

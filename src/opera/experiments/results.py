@@ -40,7 +40,7 @@ class GuardResult:
         dev_verdicts: ``better``, ``same`` or ``kept`` on dev, by seed.
         typical: the record of the first seed; without its measures on test if there are more.
         warnings: reasons to trust the choice less.
-        fine_tuned: the measures of the fine-tuned models, λ = 1.
+        fine_tuned: the measures of the fine-tuned models, λ = 1; ``None`` if a run has none.
         against_fine_tuned: nDCG@10 of the final models against the fine-tuned ones,
             Holm-corrected over the methods; ``None`` with fewer than two test queries.
     """
@@ -49,7 +49,7 @@ class GuardResult:
     dev_verdicts: tuple[str, ...]
     typical: GuardRecord
     warnings: tuple[str, ...]
-    fine_tuned: dict[str, MeanStd]
+    fine_tuned: dict[str, MeanStd] | None
     against_fine_tuned: PairedTest | None
 
 
@@ -339,7 +339,9 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
             dev_verdicts=tuple(record.dev_verdict for record in records),
             typical=typical,
             warnings=tuple(warnings_of(typical)),
-            fine_tuned={name: group.mean_std(name, "fine_tuned") for name in DEFAULT_MEASURES},
+            fine_tuned={name: group.mean_std(name, "fine_tuned") for name in DEFAULT_MEASURES}
+            if group.has("fine_tuned")
+            else None,
             against_fine_tuned=tests.get(group.method),
         )
     return results

@@ -1,14 +1,10 @@
-"""The guard in a run: measure mixtures of base and fine-tuned weights on dev, and choose λ.
-
-Dev queries rank a part of a large corpus, because the guard encodes it for every λ.
-"""
+"""The guard in a run: measure mixtures of base and fine-tuned weights on dev, and choose λ."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,12 +13,18 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from opera.config.training import TrainSettings
-from opera.core.arrays import IntArray
 from opera.core.processes import from_main
-from opera.core.rng import generator
 from opera.core.terminal import counted, log
-from opera.data import Mixture, Qrels, RetrievalData
+from opera.data import Mixture
 from opera.data.splits import asks_about_known, known_fraction
+from opera.guard.dev_corpus import (
+    best_by_keywords,
+    best_documents,
+    dev_corpus,
+    joined_rankings,
+    most_documents,
+    predicted_best_documents,
+)
 from opera.guard.rule import (
     COARSE,
     FINE,
@@ -38,11 +40,10 @@ from opera.guard.rule import (
     mean_variance,
     verdict_of,
 )
-from opera.retrieval.encoder import EmbeddingParts, Encoder, rows_digest
+from opera.retrieval.encoder import EmbeddingParts, Encoder
 from opera.retrieval.evaluation import Evaluation, KeywordSearch, evaluate_encoder
 from opera.retrieval.keywords import POOL
 from opera.retrieval.measures import parse_measures
-from opera.retrieval.search import search_corpus
 from opera.run_folder.record import CurvePoint, GuardRecord, KeywordsRecord, SecondTraining
 from opera.training.prepare import Prepared, encoder_of
 
@@ -112,7 +113,8 @@ class Guard:
         base: the base weights.
         results: the results on dev of the mixtures of the first training, by λ.
         embeddings: document embeddings of the measured models, for measurements on test; ``None``
-            if encoding is cheap, or if dev ranks only a part of the corpus.
+            for a static model, or if dev ranks only a part of the corpus.
+        encoding_is_cheap: whether encoding all documents once more takes little time.
     """
 
     def __init__(self, prepared: Prepared, phase: Phase, keywords: KeywordSearch | None) -> None:
@@ -121,12 +123,14 @@ class Guard:
         with phase("evaluate_dev", "measuring the base model on dev"):
             encoder, data = prepared.model.base_as_saved, prepared.data.with_splits
             result = evaluate_dev(encoder, data, prepared.settings)
-            all_ranked = prepared.is_static or len(data.joined.corpus) <= GUARD_DOCUMENTS
+            self._most_documents = most_documents(prepared.is_static)
+            all_ranked = len(data.joined.corpus) <= self._most_documents
             self._best = [] if all_ranked else best_documents(encoder, data, prepared.settings)
         log_mean("dev", prepared.settings.metric_for_best_model, self._values(result))
         self.results: dict[float, Evaluation] = {0.0: result}
-        cheap = prepared.is_static or not all_ranked
-        self.embeddings: EmbeddingParts | None = None if cheap else {}
+        self.encoding_is_cheap = all_ranked or prepared.is_static
+        in_memory = all_ranked and not prepared.is_static
+        self.embeddings: EmbeddingParts | None = {} if in_memory else None
         self._dev = data if all_ranked else None
 
     def choose(self, fine_tuned: Weights) -> GuardRecord:
@@ -196,24 +200,23 @@ class Guard:
     def _dev_corpus(self, fine_tuned: Weights) -> Mixture:
         """Return the documents to rank for dev queries.
 
-        A reduced corpus holds the best documents of the base and the fine-tuned model, and random
-        ones. The first call changes the weights of the model.
+        A reduced corpus holds the best documents of the base model, of keyword search and of the
+        fine-tuned model, and random ones. The first call changes the weights of the model.
         """
         if self._dev is None:
             prepared, model = self.prepared, self.prepared.model.trained
             settings, data = prepared.settings, prepared.data.with_splits
             fine_tuned.put_into(model)
-            rankings = [
-                self._best,
-                best_documents(encoder_of(model, settings), data, settings),
-            ]
+            rankings = [self._best]
             if self.keywords is not None:
-                rank = partial(self.keywords.rank, split="dev", depth=DEPTH)
-                rankings.append(
-                    [rank(data_set).doc_rows.astype(np.int64) for data_set in data.data_sets]
-                )
-            best = [np.concatenate(best_of_set) for best_of_set in zip(*rankings, strict=True)]
-            self._dev = dev_corpus(data, best, settings)
+                rankings.append(best_by_keywords(self.keywords, data))
+            encoder = encoder_of(model, settings)
+            if prepared.is_static:
+                rankings.append(best_documents(encoder, data, settings))
+            else:
+                base, sample = prepared.model.base_as_saved, joined_rankings(rankings)
+                rankings.append(predicted_best_documents(base, encoder, data, sample, settings))
+            self._dev = dev_corpus(data, joined_rankings(rankings), settings, self._most_documents)
             self.base.put_into(model)
             self.results[0.0] = evaluate_dev(prepared.model.base_as_saved, self._dev, settings)
         return self._dev
@@ -255,9 +258,8 @@ def decide(
     kinds, anchors = list(kinds_by_name.values()), anchors_of(prepared.is_static)
     mixing_weight = choose_mixing_weight(per_query, kinds, anchors)
     unbiased = cross_fitted(per_query, kinds, anchors, settings.seed)
-    dev = guarded_measure(
-        per_query[0.0], per_query[1.0], unbiased if mixing_weight > 0 else per_query[0.0]
-    )
+    final = unbiased if mixing_weight > 0 else per_query[0.0]
+    dev = guarded_measure(per_query[0.0], final, per_query[1.0])
     parts = {name: kind.has_query for name, kind in kinds_by_name.items()}
     if len(parts) == 1:
         sets = prepared.data.with_splits
@@ -312,92 +314,6 @@ def _query_kinds(prepared: Prepared) -> dict[str, QueryKind]:
     return {
         "like test": QueryKind(all_queries, known_fraction(prepared.data.before_dev.joined, "test"))
     }
-
-
-GUARD_DOCUMENTS = 10_000
-"""Most documents that dev queries rank with a transformer."""
-DEPTH = 20
-"""Best documents of each model and query in the reduced corpus, if the limit allows."""
-
-
-def best_documents(
-    encoder: Encoder, mixture: Mixture, settings: TrainSettings
-) -> list[NDArray[np.int64]]:
-    """Encode the corpus, and return the rows of each dev query's :data:`DEPTH` best documents.
-
-    The result has an array ``[n, k]`` per data set, best first.
-    """
-    return [
-        search_corpus(
-            encoder, data_set, data_set.judged_qrels("dev").query_rows, DEPTH, settings.corpus_text
-        ).doc_rows.astype(np.int64)
-        for data_set in mixture.data_sets
-    ]
-
-
-def dev_corpus(
-    mixture: Mixture, best: Sequence[NDArray[np.int64]], settings: TrainSettings
-) -> Mixture:
-    """Reduce the corpus to :data:`GUARD_DOCUMENTS`, divided among data sets by their size.
-
-    Args:
-        mixture: the data sets.
-        best: for each data set, an array ``[rankings, k]`` of document rows to include, best first;
-            -1 for none.
-        settings: the run's.
-    """
-    all_documents = len(mixture.joined.corpus)
-    return Mixture.of(
-        *(
-            reduced_corpus(
-                data_set,
-                best_doc_rows,
-                max(1, GUARD_DOCUMENTS * len(data_set.corpus) // all_documents),
-                settings,
-            )
-            for data_set, best_doc_rows in zip(mixture.data_sets, best, strict=True)
-        )
-    )
-
-
-def reduced_corpus(
-    data: RetrievalData, best: NDArray[np.int64], limit: int, settings: TrainSettings
-) -> RetrievalData:
-    """Reduce the corpus to ``limit`` documents, or to the relevant documents if there are more.
-
-    The relevant documents come first, then the best document of each ranking, then the second best,
-    and so on, up to the last rank that fits. Random documents fill the rest. Documents without a
-    text are excluded.
-    """
-    qrels, corpus_text = data.judged_qrels("dev"), settings.corpus_text
-    chosen_doc_rows: IntArray = np.unique(qrels.relevant().doc_rows)
-    empty_doc_rows = np.setdiff1d(data.corpus.empty_rows(corpus_text), chosen_doc_rows)
-    for doc_rows_at_rank in best.T:
-        ranked = doc_rows_at_rank[doc_rows_at_rank >= 0]
-        extended = np.setdiff1d(np.union1d(chosen_doc_rows, ranked), empty_doc_rows)
-        if len(extended) > limit:
-            break
-        chosen_doc_rows = extended
-    used = np.union1d(chosen_doc_rows, empty_doc_rows)
-    others = np.setdiff1d(np.arange(len(data.corpus)), used)
-    others = generator(settings.seed, "guard.documents").permutation(others)
-    others = others[: max(0, limit - len(chosen_doc_rows))]
-    doc_rows = np.sort(np.concatenate([chosen_doc_rows, others])).astype(np.int64)
-    judged = np.isin(qrels.doc_rows, doc_rows)
-    dev = Qrels.from_arrays(
-        qrels.query_rows[qrels.query_index[judged]],
-        np.searchsorted(doc_rows, qrels.doc_rows[judged]),
-        qrels.grades[judged],
-    )
-    return replace(
-        data,
-        fingerprint=f"{data.fingerprint}/documents/{rows_digest(doc_rows)}",
-        corpus=data.corpus.select(doc_rows),
-        splits={"dev": dev},
-        given_negatives=None,
-        held_out=None,
-        teacher=None,
-    )
 
 
 def evaluate_dev(encoder: Encoder, mixture: Mixture, settings: TrainSettings) -> Evaluation:

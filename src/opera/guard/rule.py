@@ -221,14 +221,18 @@ def mean_variance(differences: NDArray[np.float64]) -> float:
 
 
 def guarded_measure(
-    base: NDArray[np.float64], fine_tuned: NDArray[np.float64], final: NDArray[np.float64]
+    base: NDArray[np.float64],
+    final: NDArray[np.float64],
+    fine_tuned: NDArray[np.float64] | None = None,
 ) -> GuardedMeasure:
-    """Compare the base, the fine-tuned (λ = 1) and the final model by a measure per query."""
+    """Compare the base, the final and, if measured, the fine-tuned model (λ = 1) by a measure per
+    query.
+    """
     low, high = mean_interval(final - base, bounds=DIFFERENCE)
     return GuardedMeasure(
         queries=len(base),
         base=float(base.mean()),
-        fine_tuned=float(fine_tuned.mean()),
+        fine_tuned=None if fine_tuned is None else float(fine_tuned.mean()),
         final=float(final.mean()),
         difference=float((final - base).mean()),
         low=low,

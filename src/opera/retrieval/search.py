@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opera.config.arguments import ModelArguments, reading_of, with_group
 from opera.config.training import EncodingSettings
@@ -32,7 +33,13 @@ from opera.retrieval.locate import (
 )
 from opera.retrieval.measures import Ranking
 from opera.retrieval.prompts import with_data_prompt
-from opera.retrieval.vectors import NearestDocuments, exact_search, first_dimensions, tiles
+from opera.retrieval.vectors import (
+    NearestDocuments,
+    Vectors,
+    exact_search,
+    first_dimensions,
+    tiles,
+)
 
 UNIT = 16_384
 """A process searches a multiple of this number of documents."""
@@ -63,13 +70,40 @@ def rank_by_size(
         size: NearestDocuments(cut(queries, size), data.corpus, depth, encoder.device, similarity)
         for size in sizes
     }
+    return _search_parts(parts, searches, cut)
 
-    def search_parts() -> None:
+
+def search_mapped(
+    encoder: Encoder,
+    queries: NDArray[np.float32],
+    data: RetrievalData,
+    documents: Vectors,
+    change: Callable[[NDArray[np.float32]], NDArray[np.float32]],
+    depth: int,
+) -> Ranking:
+    """Rank documents by the encoder's similarity after ``change`` maps their embeddings.
+
+    All processes must call this; each searches a part of the corpus.
+    """
+    parts = tiles(documents, process_range(len(data.corpus), UNIT), len(queries))
+    nearest = NearestDocuments(queries, data.corpus, depth, encoder.device, encoder.similarity)
+    size = queries.shape[1]
+    return _search_parts(parts, {size: nearest}, lambda tile, _: change(tile))[size]
+
+
+def _search_parts(
+    parts: Iterable[tuple[int, NDArray[np.float32]]],
+    searches: Mapping[int, NearestDocuments],
+    cut: Callable[[NDArray[np.float32], int], NDArray[np.float32]],
+) -> dict[int, Ranking]:
+    """Search this process's parts of a corpus for each size, and merge the processes' results."""
+
+    def add_parts() -> None:
         for first, tile in parts:
             for size, nearest in searches.items():
                 nearest.add(first, cut(tile, size))
 
-    everywhere(search_parts)
+    everywhere(add_parts)
     for nearest in searches.values():
         nearest.merge_processes()
     return {size: nearest.ranking() for size, nearest in searches.items()}

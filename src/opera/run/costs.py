@@ -18,7 +18,8 @@ from opera.config.recipe import make_recipe
 from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.core.terminal import counted
-from opera.guard.choice import GUARD_DOCUMENTS, Weights
+from opera.guard.choice import Weights
+from opera.guard.dev_corpus import most_documents
 from opera.guard.rule import COARSE, FINE
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
 from opera.training.build import build_training_set
@@ -147,24 +148,26 @@ def corpus_passes(prepared: Prepared, steps: int) -> dict[str, float]:
     if prepared.model.base is not None:  # an adapter needs every text once
         return {"encode": 1.0, "train": 0.0}
     evaluations = 0 if settings.eval_steps is None else steps // settings.eval_steps
+    part = min(1.0, most_documents(prepared.is_static) / documents)
     static = float(prepared.is_static)  # it encodes faster than a cache would be read
     if not settings.guard:
         ends = {"evaluate_after": 1.0, "review": static}
-        return {"evaluate_before": 1.0, "train": evaluations, **ends}
-    part = 1.0 if static else min(1.0, GUARD_DOCUMENTS / documents)
-    in_memory = part == 1.0 and not static
-    ranks_for_the_guard = part < 1.0
-    choosing = ranks_for_the_guard + part * (len(FINE if static else COARSE) - 1)
+        return {"evaluate_before": 1.0, "train": part * evaluations, **ends}
+    is_part = part < 1.0
+    in_memory = not is_part and not static
+    # the corpus is chosen by a ranking, which a transformer predicts from half of this corpus
+    ranking = is_part * (1.0 if static else part / 2)
+    choosing = ranking + part * (len(FINE if static else COARSE) - 1)
     before = {"evaluate_dev": 1.0, "evaluate_before": static}
     after = {
-        "evaluate_fine_tuned": 1.0 - (in_memory and not prepared.refits),
+        "evaluate_fine_tuned": static or float(in_memory and prepared.refits),
         "evaluate_after": 1.0 - in_memory,
         "review": static,
     }
     if not prepared.refits:
-        return {**before, "train": evaluations, "choose_mixing_weight": choosing, **after}
-    first = {TRIAL_FOLDER: evaluations, "choose_mixing_weight": choosing}
-    second = {"train": evaluations, "compare_trainings": part}
+        return {**before, "train": part * evaluations, "choose_mixing_weight": choosing, **after}
+    first = {TRIAL_FOLDER: 0.0, "choose_mixing_weight": choosing}
+    second = {"train": 0.0, "compare_trainings": part}
     return {**before, **first, **second, **after}
 
 

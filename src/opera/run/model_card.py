@@ -217,8 +217,10 @@ def _base_name(source: str) -> str:
 
 def _measures(summary: RunSummary) -> str:
     """Return the measures on test with the intervals of their changes, and the verdict."""
-    models = [summary.measures[model] for model in ("base", "fine_tuned", "final")]
-    heads = [counted(summary.queries, "test query"), "base", "fine-tuned", "final"]
+    headings = {"base": "base", "fine_tuned": "fine-tuned", "final": "final"}
+    measured = [name for name in headings if name in summary.measures]
+    models = [summary.measures[name] for name in measured]
+    heads = [counted(summary.queries, "test query"), *map(headings.__getitem__, measured)]
     rows = [
         [*heads, "change in points (95% interval)"],
         *(
@@ -227,7 +229,7 @@ def _measures(summary: RunSummary) -> str:
         ),
     ]
     head, *body = (f"| {' | '.join(row)} |" for row in rows)
-    lines = [head, "|---|---|---|---|---|", *body]
+    lines = [head, "|---" * len(rows[0]) + "|", *body]
     warning = (few_queries(summary.queries) or "").removeprefix("warning: ").capitalize()
     lines += [
         "",

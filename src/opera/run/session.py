@@ -22,6 +22,7 @@ from opera.core.errors import TrainingError, is_out_of_memory
 from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.core.terminal import counted, log, shown
+from opera.data import Mixture
 from opera.data.loading import log_notes
 from opera.data.names import source_title, with_paths
 from opera.data.qrels import TeacherScores
@@ -58,6 +59,8 @@ class Session:
         record: the content of ``run.json``.
         planned: the estimated seconds of the phases that have not begun, by name; empty if the run
             is too short to estimate.
+        dev: the data with the documents that dev queries rank during training; ``None`` if the
+            training does not evaluate on dev.
     """
 
     prepared: Prepared
@@ -67,6 +70,7 @@ class Session:
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]]
     record: RunRecord
     planned: dict[str, float] = field(default_factory=dict)
+    dev: Mixture | None = None
 
     def update(self, **fields: Any) -> None:
         """Change fields of ``run.json`` and write the file."""

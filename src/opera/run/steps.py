@@ -22,6 +22,7 @@ from opera.core.terminal import counted, log
 from opera.data import Mixture
 from opera.data.identity import text_keys
 from opera.guard.choice import Guard, Weights, log_mean, mixed_weights
+from opera.guard.dev_corpus import corpus_during_training, most_documents
 from opera.identity import refuse_other_run
 from opera.methods import Method
 from opera.retrieval.device import join_processes, refuse_differences
@@ -209,18 +210,25 @@ def train_and_write(session: Session) -> None:
             keywords = KeywordSearch.of(data, settings.corpus_text, settings.bm25)
     guard = Guard(prepared, session.phase, keywords) if settings.guard else None
     base, columns = _measure_base(session)
+    if settings.evaluates_on_dev:
+        session.dev = corpus_during_training(
+            prepared.model.base_as_saved,
+            data,
+            keywords,
+            settings,
+            most_documents(prepared.is_static),
+        )
     training, choice = first_training(session), None
     if guard is not None:
         training, choice = choose_training(session, guard, training)
     assert training is not None
     mixing_weight = 1.0 if choice is None else choice.mixing_weight
-    fine_tuned, final, encoder = _save_and_measure(session, base, guard, mixing_weight)
+    results, encoder = _save_and_measure(session, base, guard, mixing_weight)
     with session.phase("review", "searching for missing labels"):
         missing = missing_candidates(encoder, training.training_set, prepared.settings)
     if session.run.writes:
-        results = {"base": base, "fine_tuned": fine_tuned, "final": final}
         if keywords is not None:
-            results |= _measure_keywords(session, keywords, final)
+            results |= _measure_keywords(session, keywords, results["final"])
         write_results(session, training, choice, results, columns, missing)
         if not settings.keeps_checkpoints:
             drop_checkpoints(session.run.path)
@@ -260,8 +268,11 @@ def _measure_keywords(
 
 def _save_and_measure(
     session: Session, base: Evaluation, guard: Guard | None, mixing_weight: float
-) -> tuple[Evaluation, Evaluation, Encoder]:
+) -> tuple[dict[str, Evaluation], Encoder]:
     """Mix the weights by the mixing weight, save the final model, and measure it.
+
+    The fine-tuned model is not measured if it is not the final model, and if encoding the corpus
+    once more takes long.
 
     Args:
         session: the run, whose model has the fine-tuned weights.
@@ -270,15 +281,16 @@ def _save_and_measure(
         mixing_weight: λ.
 
     Returns:
-        The fine-tuned model on test; the final model on test, loaded as the user will load it; and
-        the final model's encoder.
+        The models on test, by their keys in ``measures.json``; the final model as the user will
+        load it. And the final model's encoder.
     """
-    prepared, model, fine_tuned = session.prepared, session.prepared.model.trained, None
+    prepared, model, results = session.prepared, session.prepared.model.trained, {"base": base}
     embeddings = None if guard is None else guard.embeddings
     if guard is not None and mixing_weight < 1:
-        with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
-            encoder = encoder_of(model, prepared.settings, embeddings=embeddings)
-            fine_tuned = _on_test(encoder, prepared)
+        if mixing_weight == 0 or guard.encoding_is_cheap:
+            with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
+                encoder = encoder_of(model, prepared.settings, embeddings=embeddings)
+                results["fine_tuned"] = _on_test(encoder, prepared)
         mixed_weights(guard.base, Weights.of(model), mixing_weight).put_into(model)
     # if the main process fails, all processes fail; afterwards, all can read the model
     save = partial(prepared.save_model, keeps_base=mixing_weight == 0)
@@ -294,7 +306,9 @@ def _save_and_measure(
                 model, prepared.settings, embeddings=embeddings, use_cache=keeps
             )
             final = _on_test(final_encoder, prepared)
-    return fine_tuned or final, final, final_encoder
+    if mixing_weight == 1:
+        results["fine_tuned"] = final
+    return {**results, "final": final}, final_encoder
 
 
 def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
@@ -344,7 +358,16 @@ def fit(
             first_keys = text_keys(first.training_set.data, first.training_set.train)
             sampler.visits.take_over(keys, first.visits, first_keys)
         model, settings = prepared.model.trained, prepared.settings
-        return train(model, training_set, sampler, settings, run, session.resume, session.callbacks)
+        return train(
+            model,
+            training_set,
+            sampler,
+            settings,
+            run,
+            session.resume,
+            session.callbacks,
+            session.dev,
+        )
 
 
 def facts_of(training_set: TrainingSet, sampler: Sampler) -> dict[str, Any]:

@@ -73,6 +73,7 @@ def write_results(
         missing: documents that may lack a label.
     """
     run, base, final = session.run, results["base"], results["final"]
+    models = [model for model in MODELS if model in results]
     measures = {model: result.measures for model, result in results.items()}
     run.write_table(PAIRS_FILE, pair_columns(fit))
     run.write_json(REVIEW_ITEMS_FILE, review_items(fit, missing, base, final, session.record.seed))
@@ -81,11 +82,11 @@ def write_results(
     if session.prepared.settings.needs_dev:
         run.write_table(DEV_QUERIES_FILE, _dev_columns(session.prepared.data.with_splits.joined))
     if guard is not None:
-        values = [results[model].per_query[guard.measure] for model in MODELS]
-        guard = guard.model_copy(update={"test": guarded_measure(*values)})
+        values = {model: results[model].per_query[guard.measure] for model in models}
+        guard = guard.model_copy(update={"test": guarded_measure(**values)})
         log.debug("%s", dev_sentence(guard))
     sizes = [
-        SizeRecord(size=size, **{model: results[model].by_size[size] for model in MODELS})
+        SizeRecord(size=size, **{model: results[model].by_size[size] for model in models})
         for size in base.by_size
     ]
     fields = {

@@ -134,7 +134,7 @@ class GuardedMeasure(RecordPart):
     Attributes:
         queries: the number of queries.
         base: mean of the base model.
-        fine_tuned: mean of the fine-tuned model, λ = 1.
+        fine_tuned: mean of the fine-tuned model, λ = 1; ``None`` if it was not measured.
         final: mean of the final model.
         difference: ``final`` minus ``base``.
         low: lower end of the difference's 95% interval, Student's t over the queries.
@@ -143,7 +143,7 @@ class GuardedMeasure(RecordPart):
 
     queries: int
     base: float
-    fine_tuned: float
+    fine_tuned: float | None
     final: float
     difference: float
     low: float
@@ -275,12 +275,13 @@ class Measures(RecordPart):
 
     Attributes:
         base: measures of the base model.
-        fine_tuned: measures of the fine-tuned model.
+        fine_tuned: measures of the fine-tuned model; ``None`` if it was not measured, since it is
+            not the final model and the corpus is large.
         final: measures of the final model.
     """
 
     base: dict[str, FiniteFloat]
-    fine_tuned: dict[str, FiniteFloat]
+    fine_tuned: dict[str, FiniteFloat] | None = None
     final: dict[str, FiniteFloat]
 
 

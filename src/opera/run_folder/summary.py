@@ -226,6 +226,7 @@ def verdict_sentence(guard: GuardRecord) -> str:
     # with the base weights, the final model is equal to the base model on test
     measured = guard.dev if keeps_base or guard.test is None else guard.test
     changed = measured.fine_tuned if keeps_base else measured.final
+    assert changed is not None, "dev has the fine-tuned model's mean"
     difference = changed - measured.base if keeps_base else measured.difference
     interval = f", 95% interval {points(measured.low)} to {points(measured.high)}"
     if keeps_base or measured.queries < LEAST_QUERIES:

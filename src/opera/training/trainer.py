@@ -32,6 +32,7 @@ from opera.core.files import storage_error, writing
 from opera.core.processes import from_main, process_count, process_index
 from opera.core.settings import resolved
 from opera.core.terminal import log
+from opera.data import Mixture
 from opera.encoder import TokenModel
 from opera.labels.estimate import FirstVisits, NoisyLabels, estimate
 from opera.retrieval.device import WAIT, resolve_precision
@@ -319,8 +320,11 @@ def train(
     run: RunWriter,
     resume: bool = False,
     callbacks: Sequence[Any] = (),
+    dev: Mixture | None = None,
 ) -> Fit:
     """Train a model in place; with ``resume``, continue from the newest checkpoint in ``run``.
+
+    ``dev`` holds the documents that dev queries rank during training; by default all.
 
     Raises:
         TrainingError: if a loss or a weight is not a finite number.
@@ -332,7 +336,7 @@ def train(
 
     def on_dev(model: SentenceTransformer) -> dict[str, float]:
         encoder = encoder_of(model, settings, show_progress=False)
-        mixture = training_set.mixture
+        mixture = dev or training_set.mixture
         return evaluate_encoder(encoder, mixture, "dev", [measure], corpus_text).measures
 
     dataset, collator = make_dataset(model, training_set, settings)
