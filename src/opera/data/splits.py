@@ -101,11 +101,9 @@ def query_components(pairs: TrainingPairs) -> NDArray[np.int32]:
 
     doc_rows, doc_numbers = np.unique(pairs.pair_doc, return_inverse=True)
     size = pairs.n_queries + len(doc_rows)
-    edges = (
-        np.ones(pairs.n_pairs, dtype=np.int8),
-        (pairs.pair_query, pairs.n_queries + doc_numbers),
-    )
-    _, labels = connected_components(coo_array(edges, shape=(size, size)), directed=False)
+    edges = pairs.pair_query, pairs.n_queries + doc_numbers
+    graph = coo_array((np.ones(pairs.n_pairs, dtype=np.int8), edges), shape=(size, size))
+    _, labels = connected_components(graph, directed=False)
     return np.asarray(labels[: pairs.n_queries], dtype=np.int32)
 
 
@@ -394,11 +392,8 @@ def _documents_held_out(
     queries_of = np.split(
         relevant.query_index[np.argsort(doc_positions, kind="stable")], np.cumsum(pairs_of)
     )
-    is_held_out, budget = (
-        np.zeros(len(doc_rows), dtype=bool),
-        MOST_PAIRS_LEFT_OUT * len(doc_positions),
-    )
-    n_chosen = 0
+    is_held_out = np.zeros(len(doc_rows), dtype=bool)
+    budget, n_chosen = MOST_PAIRS_LEFT_OUT * len(doc_positions), 0
     for query_index in order:
         positives = doc_positions[relevant.offsets[query_index] : relevant.offsets[query_index + 1]]
         new = positives[~is_held_out[positives]]
