@@ -59,9 +59,9 @@ def known_positives(dataset: Dataset) -> dict[str, set[str]]:
 
 def batches_of(pruning: opera.PairPruning, number: int = 0) -> list[dict[str, list[str]]]:
     """Return the texts of every batch that was sampled from a data set."""
-    part = pruning.data_sets[number]
-    batches = [part.dataset[part.rows(ids)] for ids in part.sampler.sampled]
-    return [{name: [words(text) for text in batch[name]] for name in part.columns} for batch in batches]
+    data_set, sampler = pruning.batches[number].data_set, pruning.samplers[number]
+    batches = [data_set.dataset[data_set.rows(ids)] for ids in sampler.sampled]
+    return [{name: [words(text) for text in batch[name]] for name in data_set.columns} for batch in batches]
 
 
 def known_in(batch: dict[str, list[str]], positives: dict[str, set[str]]) -> np.ndarray:
@@ -141,14 +141,14 @@ def test_a_loss_excludes_known_positives(method, matryoshka, static_model, tmp_p
     loss = MatryoshkaLoss(model, inner, [8]) if matryoshka else inner
     loss.register_forward_hook(lambda _, inputs, value: values.append(value.item()))
     weights = list[np.ndarray]()
-    (part,) = pruning.data_sets
-    observe = part.observe
+    (batches,) = pruning.batches
+    observe = batches.observe
 
     def recorded(observations: Observations) -> None:
-        weights.append(part.batch(observations.pair_ids).weights)
+        weights.append(batches.batch(observations.pair_ids).weights)
         observe(observations)
 
-    part.observe = recorded
+    batches.observe = recorded
     trainer_of(pruning, args, loss).train()
     marks = list[bool]()
     for batch, value, factors in zip(batches_of(pruning), values, weights, strict=False):
@@ -198,9 +198,9 @@ def test_a_note_gives_the_share_of_rows_with_a_known_positive(static_model, tmp_
 def test_a_training_without_conflicts_samples_what_the_method_samples(static_model, tmp_path):
     rows = pairs(21, 1)
     pruning, _ = train_script(rows, static_model, tmp_path, "ft", **TRAINING)
-    (part,) = pruning.data_sets
-    again = METHODS["ft"](part.pairs, part.sampler.plan, pruning.method_settings)
-    for step, ids in enumerate(part.sampler.sampled):
+    (batches,) = pruning.batches
+    again = METHODS["ft"](batches.data_set.pairs, batches.sampler.plan, pruning.method_settings)
+    for step, ids in enumerate(batches.sampler.sampled):
         assert ids.tolist() == again.draw(step).pair_ids.tolist()
 
 

@@ -93,15 +93,16 @@ def test_a_script_trains_on_the_draws_of_the_method_and_observes_them(
     before = weights_of(model)
     trainer.train()
     assert weights_of(model) != before
-    (part,) = pruning.data_sets
-    assert len(calls) == len(observed) == part.sampler.trained_steps == steps
+    (data_set_batches,) = pruning.batches
+    data_set, sampler = data_set_batches.data_set, data_set_batches.sampler
+    assert len(calls) == len(observed) == sampler.trained_steps == steps
 
     for (ids, *_), features in zip(observed, calls, strict=True):
-        rows = dataset.select(part.rows(ids))
+        rows = dataset.select(data_set.rows(ids))
         for name, column in zip(dataset.column_names, features, strict=True):
             assert torch.equal(column["input_ids"], model.preprocess(rows[name])["input_ids"])
     ids, similarity, losses, _ = observed[0]  # of the base model
-    rows = part.rows(ids)
+    rows = data_set.rows(ids)
     cosines = torch.nn.functional.cosine_similarity(queries[rows][:, None], documents[rows], dim=2)
     masks = kind in WEIGHABLE
     texts, known = dataset.select(rows), set(zip(*(dataset[name] for name in dataset.column_names), strict=True))
@@ -112,9 +113,9 @@ def test_a_script_trains_on_the_draws_of_the_method_and_observes_them(
     np.testing.assert_allclose(similarity, cosines.diagonal(), atol=1e-5)
     np.testing.assert_allclose(losses, expected, atol=1e-3)
 
-    sampler, weights = part.sampler, list[float]()
-    again = METHODS[method](part.pairs, sampler.plan, pruning.method_settings, pruning._scores(part))
-    batches = DistinctSampler(again, part.documents[:, :0] if masks else part.documents, part.known)
+    weights = list[float]()
+    again = METHODS[method](data_set.pairs, sampler.plan, pruning.method_settings, pruning._scores(data_set_batches))
+    batches = DistinctSampler(again, data_set.documents[:, : 0 if masks else None], data_set.known)
     for step in range(steps):
         if step >= sampler.lag:
             ids, similarity, losses, p = observed[step - sampler.lag]

@@ -1,6 +1,7 @@
 """``opera.PairPruning`` under sentence-transformers' own trainer."""
 
 import csv
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +17,9 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 from sentence_transformers.sentence_transformer.losses import MarginMSELoss, MultipleNegativesRankingLoss, TripletLoss
 
 import opera
-from opera.training.pair_rows import PairRows
 from opera.training.sampler import Observations
+from opera.training.trainer_batches import TrainerBatches
+from opera.training.user_pairs import UserPairs
 from own_scripts import arguments, draws_of, open_model, train_script, trainer_of, weights_of
 
 
@@ -28,15 +30,15 @@ def model(static_model) -> SentenceTransformer:
 
 def observed_by(pruning: opera.PairPruning) -> list[list[Any]]:
     """Return a list that gets what a data set observes: the rows of each batch, similarity, loss and p-value."""
-    (part,) = pruning.data_sets
-    observe, batches = part.observe, []
+    (data_set_batches,) = pruning.batches
+    observe, observed = data_set_batches.observe, []
 
     def keep(observations: Observations) -> None:
-        batches.append([part.rows(observations.pair_ids), *observations[1:]])
+        observed.append([data_set_batches.data_set.rows(observations.pair_ids), *observations[1:]])
         observe(observations)
 
-    part.observe = keep
-    return batches
+    data_set_batches.observe = keep
+    return observed
 
 
 @pytest.mark.parametrize(("column", "kind"), [("label", int), ("score", float)])
@@ -48,7 +50,7 @@ def test_rows_with_label_0_do_not_train(column, kind, dataset, model, tmp_path, 
     seen, trainer = observed_by(pruning), trainer_of(pruning, args, MultipleNegativesRankingLoss(model))
     trainer.train()
     assert trainer.state.max_steps == 3 * 32 / 4
-    assert set(pruning.data_sets[0].row_of_pair) == {row for row in range(48) if row % 3}
+    assert set(pruning.batches[0].data_set.row_of_pair) == {row for row in range(48) if row % 3}
     assert {row for batch in seen for row in batch[0]} <= {row for row in range(48) if row % 3}
 
 
@@ -62,7 +64,7 @@ def test_a_loss_gets_the_labels_of_the_rows_that_are_drawn(labels, dataset, mode
     loss, seen = MarginMSELoss(model), observed_by(pruning)
     loss.register_forward_pre_hook(lambda module, inputs: labels_of_loss.append(inputs[1]))
     trainer_of(pruning, args, loss if labels[1] == 0.5 else MultipleNegativesRankingLoss(model)).train()
-    assert set(pruning.data_sets[0].row_of_pair) == set(range(48))
+    assert set(pruning.batches[0].data_set.row_of_pair) == set(range(48))
     for batch, of_batch in zip(seen, labels_of_loss, strict=False):
         torch.testing.assert_close(of_batch, torch.tensor([labels[row] for row in batch[0]]))
     assert len(labels_of_loss) == (6 if labels[1] == 0.5 else 0)
@@ -117,6 +119,29 @@ def test_lists_of_positives_of_one_length(model):
     features = Features({"query": Value("string"), "pos": List(Value("string"), length=2), "neg": Value("string")})
     table = {"query": ["q", "r"], "pos": [["a", "b"], ["c", "d"]], "neg": ["x", "y"]}
     assert opera.PairPruning(model, Dataset.from_dict(table, features), "ft").dataset["pos"] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_texts_take_less_memory_than_they_have_bytes(shuffled):
+    """Half as much again at most. Distinct texts in order stay where the user's data set has them."""
+    rows = 6000
+    documents = [f"{row} {'x' * 2000}" for row in range(rows)]
+    dataset = Dataset.from_dict({"query": [f"query {row}" for row in range(rows)], "document": documents})
+    text_bytes = sum(map(len, documents))
+    if shuffled:
+        dataset = dataset.shuffle(seed=0)
+    del documents
+    UserPairs("", Dataset.from_dict({"query": ["a"], "document": ["b"]}), 0)  # imports
+    arrow_bytes = pa.total_allocated_bytes()
+    tracemalloc.start()
+    try:
+        data_set = UserPairs("", dataset, 0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    arrow_bytes = pa.total_allocated_bytes() - arrow_bytes
+    assert len(data_set.data.corpus) == rows
+    assert arrow_bytes + peak < (1.5 if shuffled else 0.6) * text_bytes
 
 
 def test_a_list_of_one_positive_trains_as_its_text(dataset, static_model, tmp_path):
@@ -359,13 +384,16 @@ def test_a_document_is_ranked_among_those_that_were_trained_as_it_was(static_mod
                 ranked |= {row} - trained
         trained.update(batch)
         seen.update(rows[row]["d"] for row in batch)
-    visited = set(pruning.data_sets[0].rows(np.flatnonzero(pruning.samplers[0].all_visits().visited)))
+    (data_set_batches,) = pruning.batches
+    visits = data_set_batches.sampler.all_visits()
+    visited = set(data_set_batches.data_set.rows(np.flatnonzero(visits.visited)))
     assert visited == ranked < trained
 
 
 def test_an_epoch_begins_when_its_batches_are_opened_not_when_one_is_read():
     """A loader of several data sets opens the batches of all sets, and saves before it reads a rare one."""
-    rows = PairRows("", Dataset.from_dict({"query": ["a", "b"], "document": ["c", "d"]}), 0)
-    rows.sampler = SimpleNamespace(trained_steps=7, upcoming=lambda: iter(()))
-    iter(rows)
-    assert rows.epoch_start == 7
+    data_set = UserPairs("", Dataset.from_dict({"query": ["a", "b"], "document": ["c", "d"]}), 0)
+    batches = TrainerBatches(data_set)
+    batches.sampler = SimpleNamespace(trained_steps=7, upcoming=lambda: iter(()))
+    iter(batches)
+    assert batches.epoch_start == 7

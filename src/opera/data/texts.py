@@ -58,6 +58,12 @@ def digests_of(texts: Iterable[str], count: int) -> NDArray[np.uint64]:
     return np.fromiter(digests, np.uint64, count)
 
 
+def first_copies(digests: NDArray[np.uint64]) -> NDArray[np.int32]:
+    """Return the first position with the same hash as each position: int32 ``[texts]``."""
+    _, first_positions, groups = np.unique(digests, return_index=True, return_inverse=True)
+    return np.asarray(first_positions[groups], dtype=np.int32)
+
+
 Row = TypeVar("Row", bound=Sequence[Any])
 
 
@@ -210,10 +216,7 @@ class TextTable:
 
         Rows of one group are the same document, or the same query.
         """
-        _, first_rows, group_numbers = np.unique(
-            self.digests, return_index=True, return_inverse=True
-        )
-        return np.asarray(first_rows[group_numbers], dtype=np.int32)
+        return first_copies(self.digests)
 
     @property
     def titled_rows(self) -> NDArray[np.int64]:

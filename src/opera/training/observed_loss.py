@@ -19,8 +19,8 @@ from opera.core.processes import process_count, process_index
 from opera.core.terminal import counted, shown
 from opera.retrieval.device import gather_columns, gather_embeddings, gather_values
 from opera.training.loss import at_least_float32, bare_model, info_nce_losses, p_values
-from opera.training.pair_rows import PairRows, rows_of
 from opera.training.sampler import Observations
+from opera.training.trainer_batches import TrainerBatches, batches_with
 
 BLOCK_SIMILARITIES = 2**24
 """Bounds the size of a block of similarities."""
@@ -53,7 +53,7 @@ class ObservedLoss(nn.Module):
 
     def __init__(
         self,
-        data_sets: Sequence[PairRows],
+        data_sets: Sequence[TrainerBatches],
         model: SentenceTransformer,
         loss: nn.Module,
         temperature: float,
@@ -82,12 +82,15 @@ class ObservedLoss(nn.Module):
                 "PairPruning: the batch has no pair ids; pass "
                 "train_dataset=pruning.dataset to the trainer"
             )
-        rows, ids = rows_of(self.data_sets, pair_ids.cpu().numpy())
-        factors = torch.from_numpy(rows.batch(ids).weights)
-        labels = rows.labels(ids, pair_ids.device)
+        batches, ids = batches_with(self.data_sets, pair_ids.cpu().numpy())
+        factors = torch.from_numpy(batches.batch(ids).weights)
+        labels = batches.data_set.labels(ids, pair_ids.device)
         all_ids = gather_values(pair_ids) if self.across else pair_ids
-        first = process_index() * len(ids) if self.across else 0
-        marks = rows.known_positives(ids, all_ids.cpu().numpy(), first), rows.not_comparable(ids)
+        position = process_index() * len(ids) if self.across else 0
+        marks = (
+            batches.known_positives(ids, all_ids.cpu().numpy(), position),
+            batches.not_comparable(ids),
+        )
         known, incomparable = (torch.from_numpy(mark).to(pair_ids.device) for mark in marks)
         # Processes that share documents must all weigh, or they would not gather in step.
         weighs = self.masks and (self.across or bool((factors != 1).any() or known.any()))
@@ -106,10 +109,10 @@ class ObservedLoss(nn.Module):
     def _report(self, pair_ids: Tensor, *observed: Tensor) -> None:
         """Pass the observations of all processes to the data sets, a batch at a time."""
         all_ids, columns = gather_values(pair_ids).cpu().numpy(), gather_columns(*observed)
-        batches = (np.split(values, process_count(), axis=-1) for values in (all_ids, columns))
-        for batch_ids, batch_columns in zip(*batches, strict=True):
-            rows, ids = rows_of(self.data_sets, batch_ids)
-            rows.observe(Observations(ids, *batch_columns))
+        by_process = (np.split(values, process_count(), axis=-1) for values in (all_ids, columns))
+        for batch_ids, batch_columns in zip(*by_process, strict=True):
+            batches, ids = batches_with(self.data_sets, batch_ids)
+            batches.observe(Observations(ids, *batch_columns))
 
     def _observations(
         self,

@@ -29,15 +29,20 @@ from opera.labels.estimate import FirstVisits, NoisyLabels
 from opera.labels.review import SUFFIXES, chosen_items, write_review
 from opera.methods import AUTO, PairScores, Plan, method_named
 from opera.retrieval.device import refuse_differences
+from opera.retrieval.prompts import Role
+from opera.retrieval.vectors import Vectors
 from opera.run_folder.folder import SAMPLER_FILE
 from opera.run_folder.reading import read_arrays
 from opera.training.callbacks import SamplerCallback, nest
 from opera.training.distinct_batches import DistinctSampler
 from opera.training.documents import DocumentPool
 from opera.training.observed_loss import ObservedLoss, temperature_of
-from opera.training.pair_rows import ADVICE_ONCE, ONLY, PairRows, read_all, with_list_prompts
+from opera.training.pair_review import noisy_rows, review_items
 from opera.training.pretrained_scores import pretrained_scores
 from opera.training.sampler import Sampler
+from opera.training.script_prompts import encode_texts, with_list_prompts
+from opera.training.trainer_batches import ADVICE_ONCE, TrainerBatches
+from opera.training.user_pairs import ONLY, read_all
 
 DEFAULT_PREFETCH = 2
 """Batches that each worker of torch's data loader reads ahead."""
@@ -123,13 +128,16 @@ class PairPruning(SamplerCallback):
         self.temperature, self._prompts = temperature, getattr(args, "prompts", None) or None
         self.sampler, self.callback, self._seed = self.make_batch_sampler, self, 0
         self._losses: dict[str, ObservedLoss] = {}
-        self.data_sets = read_all(dataset)
-        self.names = [rows.name for rows in self.data_sets]
-        for rows in self.data_sets:
-            self.method.check(self.method_settings, rows.pairs.n_queries, rows.pairs.n_pairs)
+        self._vectors: dict[str, dict[Role, Vectors]] = {}
+        self.batches = [TrainerBatches(data_set) for data_set in read_all(dataset)]
+        data_sets = [batches.data_set for batches in self.batches]
+        self.names = [data_set.name for data_set in data_sets]
+        for data_set in data_sets:
+            pairs = data_set.pairs
+            self.method.check(self.method_settings, pairs.n_queries, pairs.n_pairs)
             if self.method.needs_scores(self.method_settings):
-                rows.vectors = rows.encode(model, self._prompts)
-        by_name = {rows.name: rows.dataset for rows in self.data_sets}
+                self._vectors[data_set.name] = encode_texts(model, data_set, self._prompts)
+        by_name = {data_set.name: data_set.dataset for data_set in data_sets}
         self.dataset = by_name if isinstance(dataset, Mapping) else by_name[ONLY]
         if args is not None:
             args.batch_sampler = self.sampler
@@ -163,7 +171,8 @@ class PairPruning(SamplerCallback):
         Raises:
             SettingError: before training, or for an unknown name.
         """
-        return self._trained_rows(name, "noisy_labels").noisy_labels()
+        batches = self._trained_batches(name, "noisy_labels")
+        return noisy_rows(batches.data_set, batches.sampler)
 
     def review(
         self, path: str | Path, *, name: str = ONLY, items: int = 200, overwrite: bool = False
@@ -193,19 +202,20 @@ class PairPruning(SamplerCallback):
             overwrite=flag(overwrite, "overwrite"),
             ours=lambda file: is_page(file, "OPERA review"),
         )
-        contents = self._trained_rows(name, "review").review(self._seed)
+        batches = self._trained_batches(name, "review")
+        contents = review_items(batches.data_set, batches.sampler, self._seed)
         chosen = chosen_items(contents, {}, whole_number(items, "items", 1))
         write_review(file, "Rows of the data set", "train", contents, chosen)
         return file
 
-    def _trained_rows(self, name: str, function: str) -> PairRows:
+    def _trained_batches(self, name: str, function: str) -> TrainerBatches:
         raise_first(
             SettingError,
             (name not in self.names, f"name must be one of {self.names}, got {shown(name)}"),
             (not self.samplers, "nothing is trained yet; call it after trainer.train()"),
             subject=f"{function}: ",
         )
-        return self.data_sets[self.names.index(name)]
+        return self.batches[self.names.index(name)]
 
     def make_batch_sampler(self, dataset: Any, **how: Any) -> Any:
         """Return OPERA's batch sampler for ``pruning.dataset``, and torch's for other data sets.
@@ -213,22 +223,22 @@ class PairPruning(SamplerCallback):
         Raises:
             TrainingError: if a training or an evaluation has already read the data set.
         """
-        rows = next((rows for rows in self.data_sets if rows.dataset is dataset), None)
-        if rows is None:
+        batches = next((one for one in self.batches if one.data_set.dataset is dataset), None)
+        if batches is None:
             return DefaultBatchSampler(
                 RandomSampler(dataset, generator=how.get("generator")), **how
             )
-        if rows.length:
+        if batches.length:
             raise TrainingError(
-                f"PairPruning: {rows.data.title} is read again, by a second training or an "
-                f"evaluation; {ADVICE_ONCE}"
+                f"PairPruning: {batches.data_set.data.title} is read again, by a second training "
+                f"or an evaluation; {ADVICE_ONCE}"
             )
         size = how["batch_size"]
         self._seed, of_all = how.get("seed") or 0, size * process_count()
-        steps = rows.pairs.n_pairs / of_all
-        rows.batch_size = size
-        rows.length = (int(steps) if how["drop_last"] else math.ceil(steps)) * process_count()
-        return rows
+        steps = batches.data_set.pairs.n_pairs / of_all
+        batches.batch_size = size
+        batches.length = (int(steps) if how["drop_last"] else math.ceil(steps)) * process_count()
+        return batches
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Create the samplers; if the trainer resumes, load their state from its checkpoint.
@@ -246,8 +256,8 @@ class PairPruning(SamplerCallback):
         self._check_script(args)
         loader = kwargs["train_dataloader"]
         collator = loader.collate_fn
-        for rows in self.data_sets:
-            collator.prompts = with_list_prompts(collator.prompts, rows.lists)
+        for batches in self.batches:
+            collator.prompts = with_list_prompts(collator.prompts, batches.data_set.lists)
         processes, accumulation = process_count(), args.gradient_accumulation_steps
         prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
         lag = processes * (accumulation + 1 + args.dataloader_num_workers * prefetched)
@@ -255,10 +265,11 @@ class PairPruning(SamplerCallback):
         epochs, left = divmod(state.max_steps, updates)
         read = (epochs * per_epoch + min(left * accumulation, per_epoch)) * processes
         in_turns = args.multi_dataset_batch_sampler == MultiDatasetBatchSamplers.ROUND_ROBIN
-        lengths = [1 if in_turns else rows.length for rows in self.data_sets]
-        for rows, length in zip(self.data_sets, lengths, strict=True):
-            rows.sampler = self._sampler(rows, max(1, math.ceil(read * length / sum(lengths))), lag)
-        self.samplers = [rows.sampler for rows in self.data_sets]
+        lengths = [1 if in_turns else batches.length for batches in self.batches]
+        for batches, length in zip(self.batches, lengths, strict=True):
+            draws = max(1, math.ceil(read * length / sum(lengths)))
+            batches.sampler = self._sampler(batches, draws, lag)
+        self.samplers = [batches.sampler for batches in self.batches]
         if state.global_step:
             skips = 0 if args.ignore_data_skip else state.global_step % updates
             self._resume(args, state, skips * accumulation * processes)
@@ -270,7 +281,7 @@ class PairPruning(SamplerCallback):
         raise_first(
             SettingError,
             (
-                other_prompts and any(rows.vectors for rows in self.data_sets),
+                other_prompts and bool(self._vectors),
                 f"args.prompts={shown(args.prompts)}: the pairs were scored with "
                 f"{shown(self._prompts)}; pass the trainer's arguments to PairPruning (args=args)",
             ),
@@ -279,7 +290,7 @@ class PairPruning(SamplerCallback):
                 "PairPruning: no loss is watched; pass loss=pruning.watch(loss) to the trainer",
             ),
             (
-                not all(rows.length for rows in self.data_sets),
+                not all(batches.length for batches in self.batches),
                 "PairPruning: the trainer does not train on pruning.dataset; pass "
                 "train_dataset=pruning.dataset to the trainer, unchanged, and set "
                 "args.batch_sampler = pruning.sampler",
@@ -310,7 +321,7 @@ class PairPruning(SamplerCallback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state between two optimizer steps."""
-        starts = {str(number): rows.epoch_start for number, rows in enumerate(self.data_sets)}
+        starts = {str(number): batches.epoch_start for number, batches in enumerate(self.batches)}
         method = zlib.crc32(self.method.name.encode())
         return {**super().state_dict(), "epoch_starts": starts, "method": method}
 
@@ -333,8 +344,8 @@ class PairPruning(SamplerCallback):
                 raise ValueError(f"its method is not {self.method.name}")
             self.load_state_dict(sampler_state)
             trained = [
-                rows.resume(int(sampler_state["epoch_starts"][str(number)]), skipped > 0)
-                for number, rows in enumerate(self.data_sets)
+                batches.resume(int(sampler_state["epoch_starts"][str(number)]), skipped > 0)
+                for number, batches in enumerate(self.batches)
             ]
             if sum(trained) != skipped:
                 raise ValueError(
@@ -346,36 +357,40 @@ class PairPruning(SamplerCallback):
                 "args.output_dir, with the same data set, method and arguments"
             ) from None
 
-    def _sampler(self, rows: PairRows, draws: int, lag: int) -> Sampler:
-        scores = self._scores(rows)
+    def _sampler(self, batches: TrainerBatches, draws: int, lag: int) -> Sampler:
+        data_set, batch_size, scores = batches.data_set, batches.batch_size, self._scores(batches)
+        pairs, copies, documents = data_set.pairs, data_set.copies, data_set.documents
         values = () if scores is None else (scores.similarity, scores.loss)
-        arrays = (rows.pairs.pair_query, rows.pairs.pair_doc, *values)
+        arrays = (pairs.pair_query, pairs.pair_doc, *values)
         refuse_differences("training pairs or scores", arrays)
-        plan = Plan(self._seed, draws, rows.batch_size)
-        method = self.method(rows.pairs, plan, self.method_settings, scores)
-        repeated = len(np.unique(rows.copies)) < rows.pairs.n_pairs
-        visits = FirstVisits.none(rows.pairs.n_pairs, copies=rows.copies if repeated else None)
-        documents = rows.documents[:, :0] if self._loss_of(rows).masks else rows.documents
-        batches = DistinctSampler(method, documents, rows.known)
-        return Sampler([batches], rows.pairs, plan, rows.batch_size, lag=lag, visits=visits)
+        plan = Plan(self._seed, draws, batch_size)
+        method = self.method(pairs, plan, self.method_settings, scores)
+        repeated = len(np.unique(copies)) < pairs.n_pairs
+        visits = FirstVisits.none(pairs.n_pairs, copies=copies if repeated else None)
+        if self._loss_of(data_set.name).masks:
+            documents = documents[:, :0]
+        distinct = DistinctSampler(method, documents, data_set.known)
+        return Sampler([distinct], pairs, plan, batch_size, lag=lag, visits=visits)
 
-    def _loss_of(self, rows: PairRows) -> ObservedLoss:
-        return self._losses.get(rows.name) or next(iter(self._losses.values()))
+    def _loss_of(self, name: str) -> ObservedLoss:
+        return self._losses.get(name) or next(iter(self._losses.values()))
 
-    def _scores(self, rows: PairRows) -> PairScores | None:
+    def _scores(self, batches: TrainerBatches) -> PairScores | None:
         """Return the base model's scores, from batches like those of the loss."""
-        if rows.vectors is None:
+        data_set = batches.data_set
+        if data_set.name not in self._vectors:
             return None
-        loss = self._loss_of(rows)
+        vectors, loss = self._vectors[data_set.name], self._loss_of(data_set.name)
+        processes = process_count() if loss.across else 1
         return pretrained_scores(
-            rows.pairs,
-            rows.vectors["query"],
-            rows.vectors["document"],
+            data_set.pairs,
+            vectors["query"],
+            vectors["document"],
             loss.temperature,
-            rows.batch_size * (len(rows.columns) - 1) * (process_count() if loss.across else 1),
+            batches.batch_size * data_set.documents.shape[1] * processes,
             self._seed,
-            rows.known if loss.masks else None,
-            DocumentPool.of(rows.data, "text"),
+            data_set.known if loss.masks else None,
+            DocumentPool.of(data_set.data, "text"),
             self.method.cbs_pool_size(self.method_settings),
         )
 
@@ -390,7 +405,7 @@ class PairPruning(SamplerCallback):
                 "model for both"
             )
         temperature = temperature_of(module) if self.temperature is None else self.temperature
-        observed = ObservedLoss(self.data_sets, self.model, module, temperature)
+        observed = ObservedLoss(self.batches, self.model, module, temperature)
         if self.method.weighs and not observed.masks:
             raise SettingError(
                 f"method={self.method.name}: the method weighs pairs, which "

@@ -1,0 +1,45 @@
+"""Report which rows of a user's data set look wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.labels.estimate import NoisyLabels, estimate
+from opera.labels.review import Item, Labelled, training_items
+from opera.training.sampler import Sampler
+from opera.training.user_pairs import UserPairs
+
+
+@dataclass(frozen=True)
+class LabelledRows(Labelled):
+    """Labelled pairs with their rows of ``pruning.dataset``, int64 ``[N]``."""
+
+    row_of_pair: NDArray[np.int64]
+
+    def pair(self, pair_id: int, stratum: str | None, why: str, rank: float | None = None) -> Item:
+        """Describe a pair; both ids are the row number."""
+        row = str(self.row_of_pair[pair_id])
+        return {**super().pair(pair_id, stratum, why, rank), "query_id": row, "doc_id": row}
+
+
+def review_items(data_set: UserPairs, sampler: Sampler, seed: int) -> dict[str, Any]:
+    """Describe the pairs to review; their ids are rows of ``pruning.dataset``."""
+    pairs, visits, kept = data_set.pairs, sampler.all_visits(), sampler.kept
+    query_rows = np.arange(pairs.n_queries, dtype=np.int32)
+    labelled = LabelledRows(data_set.data, query_rows, pairs, data_set.row_of_pair)
+    return training_items(labelled, estimate(pairs, visits, kept), visits, kept, seed)
+
+
+def noisy_rows(data_set: UserPairs, sampler: Sampler) -> NoisyLabels | None:
+    """Return the estimate by row of ``pruning.dataset``; NaN for a row without a pair."""
+    of_pairs = estimate(data_set.pairs, sampler.all_visits(), sampler.kept)
+    if of_pairs is None:
+        return None
+    rows = data_set.row_of_pair
+    by_row = np.full(len(data_set.dataset), np.nan, dtype=of_pairs.probability_wrong.dtype)
+    by_row[rows] = of_pairs.probability_wrong
+    return replace(of_pairs, probability_wrong=by_row, suspicious=rows[of_pairs.suspicious])
