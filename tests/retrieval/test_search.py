@@ -1,5 +1,6 @@
 """Search: exact, against every score in float64, for any tiles, blocks and threads; ``opera.search``."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -87,22 +88,46 @@ def test_distances_rank_as_brute_force_does(similarity, norm):
         assert_same(ranking, ranked(scores, ids, depth))
 
 
-@given(problem=problems())
-@settings(deadline=None, max_examples=25)
-def test_the_way_of_gpus_finds_the_same(problem):
-    """Torch picks what reaches the bound; on the CPU here, which tests the same lines."""
-    queries, docs, ids, depth = problem
+def search_as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
+    """Search by the lines for GPUs, on the CPU."""
     make = NearestDocuments.__init__
 
     def as_on_a_gpu(self: NearestDocuments, *arguments: Any) -> None:
         make(self, *arguments)
         self._device = "cuda"
 
+    patch.setattr(NearestDocuments, "__init__", as_on_a_gpu)
+
+
+@given(problem=problems())
+@settings(deadline=None, max_examples=25)
+def test_the_way_of_gpus_finds_the_same(problem):
+    """Torch picks what reaches the bound; on the CPU here, which tests the same lines."""
+    queries, docs, ids, depth = problem
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vectors, "QUERIES", 16)
         patch.setattr(vectors, "GPU_DOCUMENTS", 50)
-        patch.setattr(NearestDocuments, "__init__", as_on_a_gpu)
+        patch.setattr(vectors, "MOST_CANDIDATES", 90)
+        search_as_on_a_gpu(patch)
         assert_same(exact_search(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
+
+
+def test_a_query_of_zeros_takes_memory_for_a_block_of_candidates(monkeypatch):
+    """All documents are equally good, and a block of a GPU has 65,536."""
+    rng, n_docs = np.random.default_rng(0), 2**16
+    queries, docs = unit_vectors(rng, 512, 2), unit_vectors(rng, n_docs, 2)
+    queries[7] = 0
+    documents = table([f"{number:05d}" for number in rng.permutation(n_docs)])
+    documents.id_rank  # noqa: B018  once per corpus
+    search_as_on_a_gpu(monkeypatch)
+    tracemalloc.start()  # counts NumPy's arrays, not torch's
+    try:
+        ranking = exact_search(queries, docs, documents, 3)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert ranking.doc_rows[7].tolist() == np.argsort(documents.id_rank)[::-1][:3].tolist()
+    assert peak < 4 * 16 * vectors.MOST_CANDIDATES < 16 * queries.shape[0] * n_docs / 3
 
 
 def test_threads_and_a_deep_ranking_change_nothing():

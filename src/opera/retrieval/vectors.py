@@ -142,6 +142,10 @@ SUM_ERROR, DEVICE_ERROR = 2.0**-23, 2.0**-9
 """Largest error of a float32 score, relative to the lengths of both vectors: per dimension, and for
 TF32 on a GPU. Both are twice the theoretical bound."""
 
+MOST_CANDIDATES = 2**21
+"""Bounds the candidates that are scored at once. A query of zeros scores all documents the same, so
+all are candidates."""
+
 DISTANCES = {"manhattan": 1, "euclidean": 2}
 """Similarities that are negative distances, with their norms."""
 
@@ -193,8 +197,10 @@ class NearestDocuments:
         for queries in slices(len(self._queries), QUERIES):
             for block in slices(len(tile), DOCUMENTS if self._device == "cpu" else GPU_DOCUMENTS):
                 scores = self._scores(self._on_device[queries], documents[block])
-                candidates = self._candidates(queries, scores, errors[queries])
-                self._keep(queries, *candidates, tile[block], ranks[block])
+                may_be_best = self._may_be_best(queries, scores, errors[queries])
+                for rows, *pairs in self._pairs_in_blocks(may_be_best):
+                    some_queries = slice(queries.start + rows.start, queries.start + rows.stop)
+                    self._keep(some_queries, *pairs, tile[block], ranks[block])
 
     def _errors(self, tile: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return each query's largest possible error of a float32 score with this tile."""
@@ -219,24 +225,35 @@ class NearestDocuments:
             queries, documents, self._norm, compute_mode="donot_use_mm_for_euclid_dist"
         )
 
-    def _candidates(
+    def _may_be_best(
         self, queries: slice, scores: torch.Tensor, errors: NDArray[np.float32]
-    ) -> tuple[IntArray, IntArray]:
-        """Return the indices of the scores ``[queries, documents]`` that may be among the best."""
+    ) -> torch.Tensor:
+        """Mark the scores ``[queries, documents]`` that may be among the best."""
         least = self._best.real[queries, 0].astype(np.float32)  # -inf below k documents so far
-        depth, width = self._depth, scores.shape[1]
-        on_cpu, bound = self._device == "cpu", least - errors
+        depth, width, bound = self._depth, scores.shape[1], least - errors
         if depth < width and np.isneginf(least).any():
-            if on_cpu:
+            if self._device == "cpu":
                 worst = np.partition(scores.numpy(), width - depth, axis=1)[:, width - depth]
             else:
                 worst = torch.topk(scores, depth, dim=1).values[:, -1].cpu().numpy()
             bound = np.maximum(bound, worst - 2 * errors)
-        if on_cpu:
-            return np.divmod(np.flatnonzero(scores.numpy() >= bound[:, None]), width)
-        reached = scores >= torch.from_numpy(bound).to(scores.device)[:, None]
-        query, document = reached.nonzero().T.cpu().numpy()
-        return query, document
+        return scores >= torch.from_numpy(bound).to(scores.device)[:, None]
+
+    def _pairs_in_blocks(
+        self, marked: torch.Tensor
+    ) -> Iterator[tuple[slice, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield blocks of rows of ``marked``, ``[queries, documents]``, and the indices of their
+        marked values. A block has at most :data:`MOST_CANDIDATES` values, padding included."""
+        count, width = marked.shape
+        if count * width > MOST_CANDIDATES:
+            longest = int(torch.count_nonzero(marked, dim=1).max())
+            count = max(1, MOST_CANDIDATES // max(1, longest))
+        for rows in slices(len(marked), count):
+            if self._device == "cpu":  # NumPy is faster here
+                query, document = np.divmod(np.flatnonzero(marked[rows].numpy()), width)
+            else:
+                query, document = marked[rows].nonzero().T.cpu().numpy()
+            yield rows, query, document
 
     def _keep(
         self,

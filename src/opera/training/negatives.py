@@ -265,7 +265,8 @@ def build_negatives(kind: str, inputs: NegativeInputs) -> Negatives:
     return negatives
 
 
-CHUNK_QUERIES = 8_192
+CANDIDATES_AT_ONCE = 2**20
+"""Bounds the temporary arrays over mined candidates."""
 
 
 def check_range(settings: MiningSettings, n_docs: int) -> None:
@@ -346,7 +347,6 @@ class Miner:
         ranking = self.rank(query_rows, last_rank)
         candidates = ranking.doc_rows[:, first_rank - 1 : last_rank]
         allowed = may_be_negative(candidates, known, DocumentPool.of(data, text))
-        allowed &= first_of_copies(data.document_group[candidates])
         margins = (self.settings.relative_margin, self.settings.absolute_margin)
         if any(value is not None for value in (*margins, self.settings.max_score)):
             query_vectors = self.encoder.encode_queries(data, query_rows)
@@ -378,11 +378,13 @@ class Miner:
 def may_be_negative(
     candidates: IntArray, known: KnownPositives, pool: DocumentPool
 ) -> NDArray[np.bool_]:
-    """Whether candidates are in the pool and not known positives: both ``[n, depth]``."""
+    """Whether candidates are in the pool, are not known positives, and have no copy earlier in
+    their row: both ``[n, depth]``."""
     allowed = np.empty(candidates.shape, dtype=bool)
-    for part in slices(len(candidates), CHUNK_QUERIES):
+    for part in slices(len(candidates), max(1, CANDIDATES_AT_ONCE // candidates.shape[1])):
         query_indices, doc_rows = np.arange(part.start, part.stop)[:, None], candidates[part]
-        allowed[part] = pool.holds(doc_rows) & ~known.contains(query_indices, doc_rows)
+        in_pool = pool.holds(doc_rows) & ~known.contains(query_indices, doc_rows)
+        allowed[part] = in_pool & first_of_copies(pool.group[doc_rows])
     return allowed
 
 
