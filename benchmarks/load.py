@@ -1,40 +1,59 @@
-"""How long OPERA takes to load a table of pairs, compared with what DuckDB takes to read and group the same file.
+"""How long OPERA takes to load a table of pairs, compared with DuckDB alone.
 
-``python benchmarks/load.py [--rows 300000] [--rounds 5]`` prints the medians of both, in turns, and their ratio. Both
-run in processes of their own, on the same number of threads.
+``python benchmarks/load.py [--rows 300000] [--rounds 5] [--threads 2]`` prints the medians of both, in turns, and their
+ratio. Both run in processes of their own. ``--threads`` sets DuckDB's threads; OPERA always reads with one.
+
+DuckDB reads the same file, numbers the distinct queries and documents, and groups the pairs of their numbers. Both must
+find equally many queries, documents and pairs.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 WORDS = 60
+REPEATED = 10
+"""Every tenth row repeats a query, another tenth a document, so that both must be compared."""
 DUCKDB = """
-import time, duckdb
+import json, sys, time
+import duckdb
+file, threads = sys.argv[1:]
 start = time.perf_counter()
-db = duckdb.connect()
-db.execute("CREATE TABLE rows AS SELECT * FROM read_csv('{file}', all_varchar=true)")
-for column in ("query", "document"):
-    db.execute(f"SELECT count(*) FROM (SELECT min(rowid) FROM rows GROUP BY {{column}})").fetchall()
-print(time.perf_counter() - start)
+database = duckdb.connect(config={"threads": int(threads)})
+database.read_csv(file, all_varchar=True).create("pairs")
+for side in ("query", "document"):
+    database.execute(
+        f"CREATE TABLE {side}_texts AS SELECT {side}, row_number() OVER (ORDER BY min(rowid)) - 1 AS number "
+        f"FROM pairs GROUP BY {side}"
+    )
+database.execute('''
+    CREATE TABLE merged AS
+    SELECT query_texts.number AS query, document_texts.number AS document, count(*) AS rows
+    FROM pairs JOIN query_texts USING (query) JOIN document_texts USING (document)
+    GROUP BY ALL ORDER BY ALL
+''')
+counts = [database.table(name).count("*").fetchone()[0] for name in ("query_texts", "document_texts", "merged")]
+print(json.dumps({"seconds": time.perf_counter() - start, "counts": counts}))
 """
 OPERA = """
-import os, tempfile, time
-from opera.data import load_data
+import json, os, sys, tempfile, time
 import duckdb  # both start when their libraries are imported
+from opera.data import load_data
 with tempfile.TemporaryDirectory() as folder:
     os.environ["OPERA_CACHE"] = folder
     start = time.perf_counter()
-    data = load_data("{file}")
+    data = load_data(sys.argv[1])
     seconds = time.perf_counter() - start
-    assert len(data.corpus) == {rows}
-print(seconds)
+counts = [len(data.queries), len(data.corpus), len(data.split("train").doc_rows)]
+print(json.dumps({"seconds": seconds, "counts": counts}))
 """
 
 
@@ -44,35 +63,57 @@ def write_pairs(file: Path, rows: int) -> None:
     words = [f"word{number}" for number in range(30_000)]
     with file.open("w") as out:
         out.write("query,document\n")
-        for _ in range(rows):
-            texts = (" ".join(draw.choices(words, k=count)) for count in (6, WORDS))
+        previous = ["", ""]
+        for row in range(rows):
+            texts = [" ".join(draw.choices(words, k=count)) for count in (6, WORDS)]
+            if (column := row % REPEATED - 1) in (0, 1):
+                texts[column] = previous[column]
             out.write(",".join(texts) + "\n")
+            previous = texts
 
 
-def seconds(program: str) -> float:
-    """Run a program that prints how long it took."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    return float(done.stdout.split()[-1])
+def run(program: str, file: Path, threads: int) -> dict[str, Any]:
+    """Run a program, and return its seconds and its counts of queries, documents and pairs."""
+    command = [sys.executable, "-c", program, str(file), str(threads)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def measure(rows: int = 300_000, rounds: int = 5, threads: int = 2) -> dict[str, Any]:
+    """Load a file with both, in turns.
+
+    Returns:
+        The rows, the bytes of the file, the seconds of each round by name, and the ratio of the medians.
+    """
+    seconds: dict[str, list[float]] = {"DuckDB": [], "OPERA": []}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "pairs.csv")
+        write_pairs(file, rows)
+        for _ in range(rounds):
+            results = {name: run(program, file, threads) for name, program in (("DuckDB", DUCKDB), ("OPERA", OPERA))}
+            counts = [result["counts"] for result in results.values()]
+            if counts[0] != counts[1]:
+                raise ValueError(f"DuckDB and OPERA count different queries, documents and pairs: {counts}")
+            for name, result in results.items():
+                seconds[name].append(result["seconds"])
+        size = file.stat().st_size
+    ratio = statistics.median(seconds["OPERA"]) / statistics.median(seconds["DuckDB"])
+    return {"rows": rows, "bytes": size, "threads": threads, "seconds": seconds, "ratio": ratio}
 
 
 def main() -> None:
-    """Measure both in turns, and print their medians."""
+    """Print the medians of both, and their ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "pairs.csv")
-        write_pairs(file, options.rows)
-        print(f"{options.rows:,} rows, {file.stat().st_size / 1e6:.0f} MB")
-        times: dict[str, list[float]] = {"DuckDB": [], "OPERA": []}
-        for _ in range(options.rounds):
-            for name, program in (("DuckDB", DUCKDB), ("OPERA", OPERA)):
-                times[name].append(seconds(program.format(file=file, rows=options.rows)))
-        medians = {name: statistics.median(values) for name, values in times.items()}
-        for name, median in medians.items():
-            print(f"{name}: {median:.2f} s (from {min(times[name]):.2f} to {max(times[name]):.2f})")
-        print(f"ratio: {medians['OPERA'] / medians['DuckDB']:.1f}")
+    result = measure(options.rows, options.rounds, options.threads)
+    print(f"{result['rows']:,} rows, {result['bytes'] / 1e6:.0f} MB, {result['threads']} threads")
+    for name, values in result["seconds"].items():
+        print(f"{name}: {statistics.median(values):.2f} s (from {min(values):.2f} to {max(values):.2f})")
+    print(f"ratio: {result['ratio']:.2f}")
 
 
 if __name__ == "__main__":
