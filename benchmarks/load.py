@@ -40,7 +40,10 @@ database.execute('''
     FROM pairs JOIN query_texts USING (query) JOIN document_texts USING (document)
     GROUP BY ALL ORDER BY ALL
 ''')
-counts = [database.table(name).count("*").fetchone()[0] for name in ("query_texts", "document_texts", "merged")]
+counts = [
+    database.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
+    for name in ("query_texts", "document_texts", "merged")
+]
 print(json.dumps({"seconds": time.perf_counter() - start, "counts": counts}))
 """
 OPERA = """
