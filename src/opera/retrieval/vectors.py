@@ -198,9 +198,9 @@ class NearestDocuments:
             for block in slices(len(tile), DOCUMENTS if self._device == "cpu" else GPU_DOCUMENTS):
                 scores = self._scores(self._on_device[queries], documents[block])
                 may_be_best = self._may_be_best(queries, scores, errors[queries])
-                for rows, *pairs in self._pairs_in_blocks(may_be_best):
+                for rows, query, document in self._pairs_in_blocks(may_be_best):
                     some_queries = slice(queries.start + rows.start, queries.start + rows.stop)
-                    self._keep(some_queries, *pairs, tile[block], ranks[block])
+                    self._keep(some_queries, query, document, tile[block], ranks[block])
 
     def _errors(self, tile: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return each query's largest possible error of a float32 score with this tile."""
