@@ -7,7 +7,7 @@ COMPUTING := $(addprefix tests/,run guard retrieval encoder deployment training)
 
 unexport PYTHONDONTWRITEBYTECODE # else each process compiles torch and transformers again: half a minute
 
-.PHONY: help install quickstart test test-slow test-processors test-all check site wheel environments fuzz chaos bench bench-quick bench-encoder bench-profile bench-search bench-load bench-startup bench-sampler bench-sampler-quick audit format clean
+.PHONY: help install quickstart test test-slow test-processors test-all check site wheel environments fuzz chaos bench bench-all audit format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -65,31 +65,11 @@ check: install ## lint and type-check
 	$(RUN)ruff format --check .
 	$(RUN)mypy
 
-bench: bench-encoder bench-profile bench-search bench-load bench-startup bench-sampler-quick ## training, encoding, search beside other libraries, start-up, sampler (half an hour)
+bench: install ## speed beside other libraries, and the goals (at most 15 minutes on two slow idle cores); fills docs/benchmarks.md
+	$(RUN)python benchmarks
 
-bench-quick: install ## whether the benchmark of training and encoding works (3 minutes); writes nothing
-	$(RUN)python benchmarks/encoder --quick
-
-bench-encoder: install ## training and encoding beside sentence-transformers and FlagEmbedding (20 minutes); fills docs/benchmarks.md
-	$(RUN)python benchmarks/encoder
-
-bench-profile: install ## which operations a training step of OPERA and its encoding spend their time in (1 minute)
-	$(RUN)python benchmarks/encoder --profile
-
-bench-search: install ## exact search beside FAISS flat and semantic_search; writes benchmarks/search.json
-	$(RUN)python benchmarks/search.py
-
-bench-load: install ## loading 300,000 pairs beside DuckDB, which reads and groups them (1 minute); writes nothing
-	$(RUN)python benchmarks/load.py
-
-bench-startup: install ## what starting a command costs; fills docs/benchmarks.md
-	$(RUN)python benchmarks/startup.py
-
-bench-sampler-quick: install ## the sampler's steps up to 741,436 pairs (1 minute); writes nothing
-	OMP_NUM_THREADS=1 $(RUN)python benchmarks/sampler.py --most 741436 --rounds 0
-
-bench-sampler: install ## time a sampler step against the direct way (about 10 minutes, 12 GB); writes benchmarks/sampler.json
-	OMP_NUM_THREADS=1 $(RUN)python benchmarks/sampler.py
+bench-all: install ## the same with more settings and rounds, and with FlagEmbedding (an hour)
+	$(RUN)python benchmarks --all
 
 audit: install ## known vulnerabilities of the pinned packages: by PyPI, or by OSV_DATABASE=all.zip without a network
 	test -n "$$OSV_DATABASE" || { $(PYTHON) -m venv $(VENV)/audit && \

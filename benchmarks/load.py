@@ -1,7 +1,6 @@
 """How long OPERA takes to load a table of pairs, compared with DuckDB alone.
 
-``python benchmarks/load.py [--rows 300000] [--rounds 5] [--threads 2]`` prints the medians of both, in turns, and their
-ratio. Both run in processes of their own. ``--threads`` sets DuckDB's threads; OPERA always reads with one.
+Both run in processes of their own. OPERA always reads with one thread.
 
 DuckDB reads the same file, numbers the distinct queries and documents, and groups the pairs of their numbers. Both must
 find equally many queries, documents and pairs.
@@ -9,7 +8,6 @@ find equally many queries, documents and pairs.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import statistics
@@ -83,11 +81,11 @@ def run(program: str, file: Path, threads: int) -> dict[str, Any]:
     return result
 
 
-def measure(rows: int = 300_000, rounds: int = 5, threads: int = 2) -> dict[str, Any]:
-    """Load a file with both, in turns.
+def measure(rows: int, rounds: int, threads: int = 2) -> dict[str, float]:
+    """Let both load the same file, in turns; DuckDB uses ``threads`` threads.
 
     Returns:
-        The rows, the bytes of the file, the seconds of each round by name, and the ratio of the medians.
+        The medians of their seconds, and of the ratios of the rounds.
     """
     seconds: dict[str, list[float]] = {"DuckDB": [], "OPERA": []}
     with tempfile.TemporaryDirectory() as folder:
@@ -100,24 +98,6 @@ def measure(rows: int = 300_000, rounds: int = 5, threads: int = 2) -> dict[str,
                 raise ValueError(f"DuckDB and OPERA count different queries, documents and pairs: {counts}")
             for name, result in results.items():
                 seconds[name].append(result["seconds"])
-        size = file.stat().st_size
-    ratio = statistics.median(seconds["OPERA"]) / statistics.median(seconds["DuckDB"])
-    return {"rows": rows, "bytes": size, "threads": threads, "seconds": seconds, "ratio": ratio}
-
-
-def main() -> None:
-    """Print the medians of both, and their ratio."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=300_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
-    options = parser.parse_args()
-    result = measure(options.rows, options.rounds, options.threads)
-    print(f"{result['rows']:,} rows, {result['bytes'] / 1e6:.0f} MB, {result['threads']} threads")
-    for name, values in result["seconds"].items():
-        print(f"{name}: {statistics.median(values):.2f} s (from {min(values):.2f} to {max(values):.2f})")
-    print(f"ratio: {result['ratio']:.2f}")
-
-
-if __name__ == "__main__":
-    main()
+    ratios = [opera / duckdb for opera, duckdb in zip(seconds["OPERA"], seconds["DuckDB"], strict=True)]
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    return {**medians, "ratio": statistics.median(ratios)}

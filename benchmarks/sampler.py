@@ -1,15 +1,12 @@
-"""What one sampler step costs: OPERA's way against the direct one, from 14,166 to 100 million pairs.
+"""What one step of ``dp``'s sampler costs: OPERA's way and the direct one, from 14,166 to 100 million pairs.
 
-    make bench-sampler
+    OMP_NUM_THREADS=1 python benchmarks/sampler.py [PAIRS ...]
 
 A step observes the scores of the last one, moves both thresholds, and draws 64 queries with a document and a negative
 each, at I_u = 1. The direct way computes the mean of every query, partitions the means, takes the quantile of all pairs
 and builds the pool. Both ways alternate in one process on the same scores, and their thresholds must lie in the same
 buckets: the direct way is the oracle. Then OPERA's way continues alone, first with warm caches, then with caches that
-other work fills between steps.
-
-Then the share of a real training step, measured in real runs on NFCorpus (if ``../shared`` exists). Writes
-benchmarks/sampler.json, and prints the tables.
+other work fills between steps. 100 million pairs take 12 GB.
 """
 
 from __future__ import annotations
@@ -17,11 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core
@@ -37,14 +30,9 @@ from opera.training.documents import DocumentPool
 from opera.training.negatives import RandomNegatives
 from opera.training.sampler import DataSetSampler, Observations, Sampler
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tools"))
-from page import table_lines  # noqa: E402
-
 SIZES = (14_166, 140_085, 741_436, 10_000_000, 100_000_000)
 QUERIES_PER_PAIR = 109_810 / 140_085  # FEVER's
 BATCH, DOCUMENTS = 64, 5_000_000
-DATA, MODEL = "../shared/data/nfcorpus", "../shared/models/potion-base-4m"
 
 
 def synthetic(n_pairs: int) -> tuple[TrainingPairs, PairScores]:
@@ -124,121 +112,17 @@ def measure(n_pairs: int, steps: int) -> dict[str, Any]:
         "direct_ms": median["direct"],
         "warm_ms": median["warm"],
         "cold_ms": median["cold"],
-        "slowest_ms": 1e3 * max(times["warm"] + times["cold"]),
-        "ratio": median["direct"] / median["cold"],
     }
 
 
-def share_of_a_step(steps: int, rounds: int) -> list[dict[str, Any]]:
-    """Measure the sampler in real runs: its seconds over all seconds from the end of one step to that of the next."""
-    import opera
-
-    spent: list[float] = []
-
-    def timed(name: str) -> None:
-        plain = getattr(Sampler, name)
-
-        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                return plain(self, *args, **kwargs)
-            finally:
-                spent.append(time.perf_counter() - start)
-
-        setattr(Sampler, name, wrapper)
-
-    for name in ("sample_step", "observe"):
-        timed(name)
-    cases: list[tuple[str, dict[str, Any]]] = [
-        ("ft", {}),
-        ("infobatch", {}),
-        ("dp", {"update_interval": 1}),
-        ("dp", {"update_interval": 10}),
-        ("dp", {"update_interval": 100}),
-    ]
-    seconds_of_case: dict[int, list[tuple[float, float]]] = {case: [] for case in range(len(cases))}
-    with tempfile.TemporaryDirectory() as folder:
-        for _ in range(rounds):
-            for case, (method, settings) in enumerate(cases):
-                spent.clear()
-                run = opera.adapt(
-                    ROOT / DATA,
-                    model=ROOT / MODEL,
-                    out=Path(folder) / str(case),
-                    overwrite=True,
-                    method=method,
-                    max_steps=steps,
-                    per_device_train_batch_size=64,
-                    temperature=0.05,
-                    learning_rate=1e-2,
-                    save_steps=steps,
-                    **settings,
-                )
-                seconds = run.trace()["seconds"].to_numpy()
-                seconds_of_case[case].append((float(np.sum(spent)) / steps, float(np.median(seconds))))
-    baseline = float(np.median([step for _, step in seconds_of_case[0]]))
-    return [
-        {
-            "method": method,
-            "I_u": settings.get("update_interval"),
-            "sampler_ms": 1e3 * float(np.median([sampler for sampler, _ in seconds_of_case[case]])),
-            "step_ms": 1e3 * float(np.median([step for _, step in seconds_of_case[case]])),
-            "share": float(np.median([sampler / step for sampler, step in seconds_of_case[case]])),
-            "against_ft": float(np.median([step for _, step in seconds_of_case[case]])) / baseline - 1,
-        }
-        for case, (method, settings) in enumerate(cases)
-    ]
-
-
 def main() -> None:
-    """Measure, write the JSON, print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Measure, and print a line of JSON per size."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pairs", type=int, nargs="*", default=SIZES)
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--most", type=int, default=SIZES[-1], help="largest number of pairs; fewer are printed alone")
-    parser.add_argument("--rounds", type=int, default=3, help="how often each real run is repeated")
     arguments = parser.parse_args()
-    sizes = []
-    for size in (size for size in SIZES if size <= arguments.most):
-        sizes.append(measure(size, arguments.steps))
-        print(sizes[-1], flush=True)
-    rows = [
-        [
-            f"{row['pairs']:,}",
-            f"{row['direct_ms']:,.1f}",
-            f"{row['warm_ms']:.2f}",
-            f"{row['cold_ms']:.2f}",
-            f"{row['ratio']:,.0f}",
-        ]
-        for row in sizes
-    ]
-    heads = ["pairs", "direct, ms", "OPERA, warm caches, ms", "cold caches, ms", "direct / cold"]
-    tables = {"sampler": table_lines(heads, rows)}
-    shares = []
-    if (ROOT / DATA).is_dir() and arguments.rounds:
-        shares = share_of_a_step(100, arguments.rounds)
-        heads = ["method", "I_u", "sampler, ms per step", "step, ms", "sampler's share", "step against ft"]
-        tables["noise_rate"] = table_lines(
-            heads,
-            [
-                [
-                    row["method"],
-                    str(row["I_u"] or ""),
-                    f"{row['sampler_ms']:.2f}",
-                    f"{row['step_ms']:.1f}",
-                    f"{row['share']:.2%}",
-                    f"{row['against_ft']:+.1%}",
-                ]
-                for row in shares
-            ],
-        )
-    else:
-        print(f"{DATA} is missing, or --rounds is 0: the share of a real step is not measured")
-    print(*tables.values(), sep="\n")
-    if arguments.most < SIZES[-1]:
-        return
-    about = {"machine": platform.machine(), "threads": os.environ["OMP_NUM_THREADS"], "numpy": np.__version__}
-    text = json.dumps({"about": about, "sizes": sizes, "share_of_a_step": shares}, indent=2)
-    (ROOT / "benchmarks" / "sampler.json").write_text(text + "\n")
+    for size in arguments.pairs:
+        print(json.dumps(measure(size, arguments.steps)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,14 @@
-"""Queries per second of exact search: OPERA, semantic_search and FAISS's flat index.
-
-    python benchmarks/search.py [--sizes 3633 100000 1000000] [--rounds 3]
+"""Exact search by OPERA, FAISS's flat index and semantic_search, by turns.
 
 1,000 queries and random unit vectors of 384 dimensions, in files. Each engine runs in a process of its own, which
-gives its peak of resident memory; they search by turns. OPERA reads the files as it searches; FAISS and semantic_search
-hold the vectors in memory, as they do. Writes benchmarks/search.json and prints a table.
+gives its peak of resident memory. OPERA reads the files as it searches; FAISS and semantic_search hold the vectors in
+memory, as they do.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -24,10 +20,7 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tools"))
-from opera.retrieval.vectors import Embeddings, Shards  # noqa: E402
-from page import table_lines  # noqa: E402
+from opera.retrieval.vectors import Embeddings, Shards
 
 QUERIES, DIMENSION = 1000, 384
 DEPTHS = (10, 100)
@@ -103,12 +96,21 @@ def serve(engine: str, folder: Path, size: int) -> None:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, flush=True)
 
 
-def measure(folder: Path, size: int, threads: int, rounds: int) -> list[dict[str, Any]]:
+def measure(size: int, threads: int, rounds: int) -> list[dict[str, Any]]:
+    """Write vectors, and let the engines search; return figures by engine, for each depth."""
+    with tempfile.TemporaryDirectory() as home:
+        folder = Path(home)
+        write_vectors(folder / "queries", QUERIES, 1)
+        write_vectors(folder / str(size), size, 0)
+        return search_by_turns(folder, size, threads, rounds)
+
+
+def search_by_turns(folder: Path, size: int, threads: int, rounds: int) -> list[dict[str, Any]]:
     """Let the engines search by turns; the first search of each counts for nothing, and all must find the same."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     children = {}
     for engine in ENGINES:
-        command = [sys.executable, __file__, "--engine", engine, "--folder", str(folder), "--sizes", str(size)]
+        command = [sys.executable, __file__, engine, str(folder), str(size)]
         children[engine] = subprocess.Popen(
             command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -131,71 +133,21 @@ def measure(folder: Path, size: int, threads: int, rounds: int) -> list[dict[str
                 seconds[engine, depth] += [taken] if turn else []
             assert rankings["opera"] == rankings["faiss"] or size > 10**4, "the engines found other documents"
     peaks = {engine: int(child.communicate()[0]) for engine, child in children.items()}
-    return [
-        row_of(size, threads, depth, {engine: seconds[engine, depth] for engine in ENGINES}, peaks) for depth in DEPTHS
-    ]
+    return [figures(size, depth, {engine: seconds[engine, depth] for engine in ENGINES}, peaks) for depth in DEPTHS]
 
 
-def row_of(
-    size: int, threads: int, depth: int, seconds: dict[str, list[float]], peaks: dict[str, int]
-) -> dict[str, Any]:
-    """The figures of a size, a number of threads and a depth; ratios are medians of those of each turn."""
-    row: dict[str, Any] = {"documents": size, "threads": threads, "depth": depth}
+def figures(size: int, depth: int, seconds: dict[str, list[float]], peaks: dict[str, int]) -> dict[str, Any]:
+    """Summarise the turns of a size and a depth; a ratio is the median of the ratios of the turns."""
+    row: dict[str, Any] = {"documents": size, "depth": depth}
     for engine in ENGINES:
-        row[f"{engine} queries/s"] = QUERIES / statistics.median(seconds[engine])
-        row[f"{engine} bytes"] = peaks[engine]
-    for engine in ENGINES[1:]:
         ratios = [other / opera for opera, other in zip(seconds["opera"], seconds[engine], strict=True)]
-        row[f"against {engine}"] = statistics.median(ratios)
+        row[engine] = {
+            "queries_per_second": round(QUERIES / statistics.median(seconds[engine])),
+            "gigabytes": round(peaks[engine] / 1e9, 2),
+            "ratio": statistics.median(ratios),
+        }
     return row
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Lines of the table."""
-    head = ["documents", "k", "threads", "OPERA, queries/s", "FAISS flat", "semantic_search", "OPERA / FAISS flat",
-            "OPERA / semantic_search", "GB of memory, engine by engine"]  # fmt: skip
-    lines = [
-        [
-            f"{row['documents']:,}",
-            str(row["depth"]),
-            str(row["threads"]),
-            *(f"{row[f'{engine} queries/s']:,.0f}" for engine in ENGINES),
-            *(f"{row[f'against {engine}']:.2f}" for engine in ENGINES[1:]),
-            ", ".join(f"{row[f'{engine} bytes'] / 1e9:.2f}" for engine in ENGINES),
-        ]
-        for row in rows
-    ]
-    return table_lines(head, lines)
-
-
-def main() -> None:
-    """Measure, and write the figures and the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[3633, 100_000, 1_000_000])
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--engine", choices=ENGINES)
-    parser.add_argument("--folder", type=Path)
-    options = parser.parse_args()
-    if options.engine:
-        serve(options.engine, options.folder, options.sizes[0])
-        return
-    rows = []
-    with tempfile.TemporaryDirectory() as home:
-        folder = Path(home)
-        write_vectors(folder / "queries", QUERIES, 1)
-        for size in options.sizes:
-            write_vectors(folder / str(size), size, 0)
-            for threads in options.threads:
-                rows += measure(folder, size, threads, options.rounds)
-                print(
-                    *(f"{name} {value:,.2f}" for row in rows[-2:] for name, value in row.items()), sep=", ", flush=True
-                )
-    record = {"rounds": options.rounds, "queries": QUERIES, "dimension": DIMENSION, "machine": platform.processor(),
-              "cpus": os.cpu_count(), "python": platform.python_version(), "rows": rows}  # fmt: skip
-    (ROOT / "benchmarks/search.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(table(rows))
-
-
 if __name__ == "__main__":
-    main()
+    serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -5,7 +5,7 @@
 Each setting is a process of its own that has MiniLM loaded and trains steps (8 queries, documents and negatives of 64
 tokens, in the precision of this processor) when asked to. They take turns: alone, next to one endless loop, and next to
 two. A turn begins when nothing else runs, or after ``--patience`` seconds. The script measures what else ran during a
-turn. If some turns ran undisturbed, only these count. Writes benchmarks/shared_cores.json, and prints a table.
+turn. If some turns ran undisturbed, only these count. Prints a table.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def calmest(turns: list[Turn]) -> list[Turn]:
 
 
 def main() -> None:
-    """Measure by turns, and write the figures."""
+    """Measure by turns, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--patience", type=float, default=10)
@@ -162,7 +162,7 @@ def main() -> None:
                 with busy(count) as loops:
                     turns[name][count].append(trainer.turn(STEPS, loops))
                 print(count, name, turns[name][count][-1], flush=True)
-        write(turns)
+        show(turns)
     for trainer in trainers.values():
         trainer.close()
 
@@ -177,12 +177,9 @@ def summary(turns: list[Turn]) -> dict[str, float]:
     }
 
 
-def write(turns: dict[str, dict[int, list[Turn]]]) -> None:
-    """Write the figures so far to the JSON file, and print them."""
+def show(turns: dict[str, dict[int, list[Turn]]]) -> None:
+    """Print the figures so far."""
     figures = {name: {str(count): summary(of) for count, of in by.items()} for name, by in turns.items()}
-    about = {"cores": os.cpu_count(), "steps_per_turn": STEPS}
-    path = ROOT / "benchmarks" / "shared_cores.json"
-    path.write_text(json.dumps({"about": about, "settings": figures}, indent=1) + "\n", encoding="utf-8")
     rows = [
         [f"`{name}`", *(f"{of['seconds']:.2f}" for of in by.values()),
          f"{max(of['other_cores'] for of in by.values()):.1f}"]

@@ -15,15 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 from stopwatch import Stopwatch
-from transformers import TrainerCallback
 from turns import Turns, job
 
 from opera.config.recipe import make_recipe
 from opera.data import load_all, load_data
 from opera.retrieval.encoder import open_encoder
-from opera.retrieval.models import is_static
 from opera.run.session import Session, new_record
 from opera.run.steps import fit
 from opera.run_folder.folder import RunWriter
@@ -37,7 +34,7 @@ def prepared(work: dict[str, Any]) -> Prepared:
     lengths = {} if work["length"] is None else {"max_query_length": 128, "max_passage_length": work["length"]}
     recipe = make_recipe(
         {
-            "method": work["method"],
+            "method": "ft",
             "max_steps": work["steps"],
             "per_device_train_batch_size": work["batch_size"],
             "learning_rate": work["learning_rate"],
@@ -54,12 +51,12 @@ def prepared(work: dict[str, Any]) -> Prepared:
     return load_and_check(load_all([work["data"]]), work["model"], recipe)
 
 
-def train(work: dict[str, Any], turns: Turns, watch: TrainerCallback | None = None) -> None:
-    """Train as ``opera train`` does, with its own draws; those of ``ft`` must be the rows of the job."""
+def train(work: dict[str, Any], turns: Turns) -> None:
+    """Train as ``opera train`` does, with its own draws, which must be the rows of the job."""
     ready = prepared(work)
     run = RunWriter(Path(work["folder"]))
-    watch = watch or (Checked(turns, work) if work["method"] == "ft" else Stopwatch(turns))
-    session = Session(ready, run, time.perf_counter(), False, [watch], new_record(ready, run.path))
+    watch = [Checked(turns, work)]
+    session = Session(ready, run, time.perf_counter(), False, watch, new_record(ready, run.path))
     fit(session, ready.data.with_splits, run, "train", "training")
 
 
@@ -106,8 +103,8 @@ class Documents:
 
 
 def write_rows(work: dict[str, Any], turns: Turns) -> None:
-    """Write the pairs that ``ft`` draws as rows of FlagEmbedding's format, in their order; then their tokens."""
-    ready = prepared({**work, "method": "ft"})
+    """Write the pairs that OPERA draws as rows of FlagEmbedding's format, in their order."""
+    ready = prepared(work)
     built = build_training_set(ready)
     sampler = make_sampler(built, ready.recipe)
     sampler.lag = work["steps"]  # nothing is observed
@@ -120,32 +117,8 @@ def write_rows(work: dict[str, Any], turns: Turns) -> None:
                 file.write(json.dumps({"pair": pair, "query": query, "pos": [pos], "neg": [neg]}) + "\n")
     texts = built.data.corpus.texts(slice(0, work["texts_count"] or len(built.data.corpus)), "title_text")
     Path(work["texts"]).write_text(json.dumps(texts))
-    turns.ready(**shape(ready.model.trained))
-    turns.done(lengths=token_counts(ready.model.trained, work))
-
-
-def shape(model: SentenceTransformer) -> dict[str, Any]:
-    """What decides the floating-point operations per token: parameters beside the embeddings, layers, their width."""
-    if is_static(model):
-        return {}
-    body = model[0].auto_model
-    embeddings = sum(weight.numel() for weight in body.embeddings.parameters())
-    used = sum(weight.numel() for name, weight in body.named_parameters() if not name.startswith("pooler"))
-    return {"parameters": used - embeddings, "layers": body.config.num_hidden_layers, "width": body.config.hidden_size}
-
-
-def token_counts(model: SentenceTransformer, work: dict[str, Any]) -> dict[str, Any]:
-    """Count the tokens of each text: ``[query, positive, negative]`` per row of training, and one of each encoded."""
-    if is_static(model):
-        return {}
-
-    def counts(texts: list[str]) -> list[int]:
-        return [len(ids) for ids in model.tokenizer(texts)["input_ids"]]
-
-    rows = [json.loads(line) for line in Path(work["rows"]).read_text().splitlines()]
-    columns = [counts([row["query"] for row in rows])]
-    columns += [counts([row[kind][0] for row in rows]) for kind in ("pos", "neg")]
-    return {"train": list(zip(*columns, strict=True)), "encode": counts(json.loads(Path(work["texts"]).read_text()))}
+    turns.ready()
+    turns.done()
 
 
 if __name__ == "__main__":

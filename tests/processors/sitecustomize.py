@@ -37,7 +37,7 @@ class TorchCpu:
         def execute_and_change(module: ModuleType) -> None:
             execute(module)
             real = dict(module.get_capabilities())
-            module.get_capabilities = lambda: real | {name: name in features for name in BF16}
+            module.get_capabilities = lambda: real | {"avx2": True} | {name: name in features for name in BF16}
             if real.get("avx512_f") and not features:
                 # torch sees AVX-512 and would ask oneDNN for products in bfloat16, which the limit forbids
                 sys.modules["torch"]._C._set_mkldnn_enabled(False)

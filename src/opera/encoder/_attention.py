@@ -20,9 +20,12 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from opera.core.arrays import slices
+from opera.core.processor import processor_defaults
 from opera.encoder import _kernels as kernels
 from opera.encoder._kernels import as_array, use_torch_threads
 
+PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16"}
+"""The types that the kernels read."""
 SMALL = 4_096
 """Up to this size, torch's dropout is as fast."""
 
@@ -43,8 +46,7 @@ class HashedDropout(nn.Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         """Drop numbers with probability ``p`` in training; scale the rest by 1 / (1 - p)."""
-        dtypes = (torch.float32, torch.bfloat16)
-        supported = input.device.type == "cpu" and input.dtype in dtypes
+        supported = input.device.type == "cpu" and input.dtype in PRECISIONS
         if not self.training or not 0 < self.p < 1 or not supported or input.numel() <= SMALL:
             return super().forward(input)
         return _Dropped.apply(input, *threshold_and_key(self.p))  # type: ignore[no-untyped-call]
@@ -78,11 +80,6 @@ BLOCK_SCORES = 2**21
 """Most scores to compute at once, unless one head of one text has more."""
 SIMILAR = 1.125
 """The longest text of a block has at most this many times the tokens of the shortest, or 8 more."""
-
-TORCH_TYPES = {torch.float32}
-if torch.cpu._is_amx_tile_supported():
-    TORCH_TYPES.add(torch.bfloat16)
-"""Types in which torch's attention without dropout is faster: bfloat16 only with AMX."""
 
 UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias")
 """Arguments that change the result, and that packed attention does not support."""
@@ -278,12 +275,13 @@ def packed_attention(
     use_torch_threads()
     # With rotary positions, queries and keys are float32 and values are in half precision. Backward
     # has no autocast, so all get one type.
-    dtype = value.dtype if value.dtype in (torch.float32, torch.bfloat16) else torch.float32
+    dtype = value.dtype if value.dtype in PRECISIONS else torch.float32
     queries, keys, values = (
         part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value)
     )
     attended: Tensor
-    if dtype in TORCH_TYPES and dropout == 0 and not torch.is_grad_enabled():
+    torch_is_faster = PRECISIONS[dtype] in processor_defaults().torch_attention
+    if torch_is_faster and dropout == 0 and not torch.is_grad_enabled():
         attended = attended_by_torch(queries, keys, values, Pack.of(bounds), settings)
     else:
         attended = PackedAttention.apply(queries, keys, values, Pack.of(bounds), settings)  # type: ignore[no-untyped-call]

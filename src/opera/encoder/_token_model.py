@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
-from opera.core.environment import is_plain
+from opera.core.processor import torch_computes_all
 from opera.core.rng import generator
 from opera.core.terminal import log
 from opera.encoder._attention import NAME, HashedDropout
@@ -196,11 +196,11 @@ def packing(model: SentenceTransformer) -> Iterator[None]:
     """Let a transformer on a CPU use OPERA's dropout, and if it can, OPERA's attention.
 
     Embeddings change only by rounding, which a test with three texts checks once per model. Threads
-    that share a model take turns. ``OPERA_PLAIN`` and ``OPERA_REPRODUCIBLE`` switch
-    both off.
+    that share a model take turns. ``OPERA_PLAIN``, ``OPERA_REPRODUCIBLE`` and an unknown processor
+    switch both off.
     """
     transformer = getattr(model[0], "auto_model", None)
-    on_cpu = model.device.type == "cpu" and not is_plain()
+    on_cpu = model.device.type == "cpu" and not torch_computes_all()
     if not isinstance(transformer, PreTrainedModel) or not on_cpu:
         yield
         return

@@ -18,7 +18,8 @@ from sentence_transformers.base.model import BaseModel
 from torch import nn
 from transformers import PreTrainedModel
 
-from opera.core.environment import is_plain, is_reproducible
+from opera.core.environment import is_reproducible
+from opera.core.processor import torch_computes_all
 from opera.core.terminal import log
 
 LAYOUT = "4"
@@ -132,7 +133,7 @@ def _log_hidden(part: str) -> None:
 def computation_key(precision: str, device: str) -> str:
     """The precision, device and library versions on which vectors and scores depend."""
     versions = (version(library) for library in ("sentence-transformers", "transformers"))
-    how = "reproducible" if is_reproducible() else "plain" * is_plain()
+    how = "reproducible" if is_reproducible() else "plain" * torch_computes_all()
     return " ".join([LAYOUT, precision, device, *versions, how])
 
 

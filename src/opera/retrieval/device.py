@@ -19,6 +19,7 @@ from torch import Tensor
 from opera.core.environment import VARIABLE, check_arithmetic, is_reproducible
 from opera.core.errors import SettingError, TrainingError
 from opera.core.processes import everywhere, process_count, several_processes
+from opera.core.processor import processor_defaults
 from opera.core.terminal import counted
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -91,8 +92,7 @@ def resolve_precision(
         return "fp32"
     if device == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
-    has_bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return "bf16" if device == "cpu" and has_bf16 else "fp32"
+    return processor_defaults().precision if device == "cpu" else "fp32"
 
 
 def autocast(precision: str, device: str) -> AbstractContextManager[object]:
