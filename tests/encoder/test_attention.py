@@ -117,7 +117,7 @@ def test_dropout_keeps_the_right_share_and_repeats_its_mask():
 
 THREADS = """
 import numba, torch
-from opera.encoder._kernels import use_torch_threads
+from opera.core.arrays import use_torch_threads
 numba.config.reload_config()
 torch.set_num_threads(2)
 use_torch_threads()

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opera
+from opera.core.processor import DEFAULTS
 from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
 from opera.retrieval import vectors
@@ -60,11 +61,19 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str], int]:
     return queries, docs, ids, draw(st.integers(1, 160))
 
 
-@given(problem=problems(), size=st.integers(1, 4000), block=st.tuples(st.integers(1, 9), st.integers(1, 70)))
+@given(
+    problem=problems(),
+    size=st.integers(1, 4000),
+    block=st.tuples(st.integers(1, 9), st.integers(1, 70)),
+    kind=st.sampled_from(["amx", "avx2"]),
+)
 @settings(deadline=None, max_examples=25)
-def test_it_finds_what_brute_force_finds(problem, size, block):
+def test_it_finds_what_brute_force_finds(problem, size, block, kind):
+    """With the libraries that multiply on two kinds of processor."""
     queries, docs, ids, depth = problem
+    assert DEFAULTS["amx"].product != DEFAULTS["avx2"].product
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vectors, "processor_defaults", lambda: DEFAULTS[kind])
         patch.setattr(vectors, "TILE_BYTES", size)
         patch.setattr(vectors, "QUERIES", block[0])
         patch.setattr(vectors, "DOCUMENTS", block[1])
@@ -140,6 +149,23 @@ def test_threads_and_a_deep_ranking_change_nothing():
             assert_same(exact_search(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_query_that_is_equally_similar_to_all_documents_needs_little_memory():
+    """All documents are candidates of a query of zeros. A matrix as wide as its candidates would take 270 MB."""
+    rng = np.random.default_rng(0)
+    queries, docs = unit_vectors(rng, 1000, 8), unit_vectors(rng, 2**14, 8)
+    queries[7] = 0
+    ids = [f"{number:05d}" for number in range(len(docs))]
+    exact_search(queries[:1], docs, table(ids), 3)
+    tracemalloc.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vectors, "DOCUMENTS", len(docs))
+        ranking = exact_search(queries, docs, table(ids), 3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert ranking.doc_rows[7].tolist() == [2**14 - 1, 2**14 - 2, 2**14 - 3]
+    assert peak < 150 * 2**20  # the scores take 66 MB
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, 1e30])

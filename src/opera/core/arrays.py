@@ -47,7 +47,11 @@ def normalise(rows: NDArray[np.float32]) -> IntArray:
 
 def cached_njit(**options: Any) -> Any:
     """``njit`` with a cache on disk, or without it if numba finds no writable folder."""
-    from numba import njit  # here, since numba takes long to import
+    from numba import config, njit  # here, since numba takes long to import
+
+    if config.THREADING_LAYER_PRIORITY[0] == "tbb":  # numba's default, not a user's choice
+        # torch uses OpenMP; numba then shares its threads.
+        config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
 
     def compiled(function: Any) -> Any:
         try:
@@ -56,3 +60,14 @@ def cached_njit(**options: Any) -> Any:
             return njit(**options)(function)
 
     return compiled
+
+
+def use_torch_threads() -> None:
+    """Let numba use as many threads as torch."""
+    import numba
+    import torch
+
+    threads = torch.get_num_threads()
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    if torch.get_num_threads() != threads:  # numba's start sets OpenMP to all cores
+        torch.set_num_threads(threads)

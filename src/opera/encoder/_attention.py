@@ -19,10 +19,10 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from opera.core.arrays import slices
+from opera.core.arrays import slices, use_torch_threads
 from opera.core.processor import processor_defaults
 from opera.encoder import _kernels as kernels
-from opera.encoder._kernels import as_array, use_torch_threads
+from opera.encoder._kernels import as_array
 
 PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 """The types that the kernels read."""

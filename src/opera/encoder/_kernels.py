@@ -8,7 +8,6 @@ bfloat16 as uint16 bits. Arithmetic is float32.
 
 import math
 
-import numba
 import numpy as np
 import torch
 from numba import njit, prange, types
@@ -17,18 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from opera.core.arrays import cached_njit
-
-if numba.config.THREADING_LAYER_PRIORITY[0] == "tbb":  # numba's default, not a user's choice
-    # torch uses OpenMP; numba then shares its threads.
-    numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
-
-
-def use_torch_threads() -> None:
-    """Let numba use as many threads as torch."""
-    threads = torch.get_num_threads()
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-    if torch.get_num_threads() != threads:  # numba's start sets OpenMP to all cores
-        torch.set_num_threads(threads)
 
 
 def as_array(tensor: Tensor) -> NDArray[np.float32] | NDArray[np.uint16]:

@@ -18,12 +18,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numba import prange
 from numpy.typing import NDArray
 
-from opera.core.arrays import IntArray, cached_njit, normalise, slices
+from opera.core.arrays import IntArray, cached_njit, normalise, slices, use_torch_threads
 from opera.core.errors import ModelError
 from opera.core.files import unfinished
 from opera.core.processes import everywhere, process_index
+from opera.core.processor import processor_defaults
 from opera.core.progress import with_progress
 from opera.data import TextTable
 from opera.retrieval.measures import Ranking
@@ -89,7 +91,7 @@ class Embeddings:
     """
 
     def __init__(self, folder: Path, shards: Shards) -> None:
-        self._parts = [np.load(folder / name, mmap_mode="r") for name in shards.names()]
+        self._parts = [np.load(folder / name, mmap_mode="c") for name in shards.names()]
         self._shards, self.shape = shards, (shards.count, int(self._parts[0].shape[1]))
 
     def __len__(self) -> int:
@@ -107,6 +109,18 @@ class Embeddings:
             vectors[indices] = self._parts[shard][local_rows]
             _release(self._parts[shard])
         return vectors.reshape(*numbers.shape, self.shape[1])
+
+    def within_shards(self, rows: slice) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Yield the part of each shard that has some of the rows, with its first row, not copied.
+
+        Callers must not change a part, nor use it after the next one.
+        """
+        size = self._shards.size
+        for number in range(rows.start // size, -(-rows.stop // size)):
+            shard, part = self._shards.rows(number), self._parts[number]
+            first = max(rows.start, shard.start)
+            yield first, part[first - shard.start : rows.stop - shard.start]
+            _release(part)
 
     def _range(self, start: int, stop: int) -> NDArray[np.float32]:
         vectors = np.empty((max(0, stop - start), self.shape[1]), dtype=np.float32)
@@ -141,10 +155,6 @@ QUERIES, DOCUMENTS, GPU_DOCUMENTS = 1024, 2048, 65_536
 SUM_ERROR, DEVICE_ERROR = 2.0**-23, 2.0**-9
 """Largest error of a float32 score, relative to the lengths of both vectors: per dimension, and for
 TF32 on a GPU. Both are twice the theoretical bound."""
-
-MOST_CANDIDATES = 2**21
-"""Bounds the candidates that are scored at once. A query of zeros scores all documents the same, so
-all are candidates."""
 
 DISTANCES = {"manhattan": 1, "euclidean": 2}
 """Similarities that are negative distances, with their norms."""
@@ -181,7 +191,7 @@ class NearestDocuments:
         self._id_rank, self._device = documents.id_rank, device
         self._depth = min(depth, len(documents))
         self._best = np.full((len(self._queries), self._depth), NO_DOCUMENT)
-        self._query_lengths = _lengths(self._queries)
+        self._query_lengths = torch.linalg.vector_norm(self._on_device, dim=1).cpu().numpy()
 
     def add(self, first: int, tile: NDArray[np.float32]) -> None:
         """Search a tile of the corpus, float32 ``[documents, dimension]``, from row ``first`` on.
@@ -191,22 +201,23 @@ class NearestDocuments:
         """
         if not tile.size or not self._best.size:
             return
+        use_torch_threads()
         tile = np.require(tile, np.float32, ["C", "W"])
-        ranks, errors = self._id_rank[first : first + len(tile)], self._errors(tile)
+        ranks = self._id_rank[first : first + len(tile)]
         documents = torch.from_numpy(tile).to(self._on_device.device)
+        errors = self._errors(documents)
         for queries in slices(len(self._queries), QUERIES):
             for block in slices(len(tile), DOCUMENTS if self._device == "cpu" else GPU_DOCUMENTS):
                 scores = self._scores(self._on_device[queries], documents[block])
-                may_be_best = self._may_be_best(queries, scores, errors[queries])
-                for rows, query, document in self._pairs_in_blocks(may_be_best):
-                    some_queries = slice(queries.start + rows.start, queries.start + rows.stop)
-                    self._keep(some_queries, query, document, tile[block], ranks[block])
+                candidates = self._candidates(self._best[queries], scores, errors[queries])
+                vectors = self._queries[queries], tile[block]
+                _keep(self._best[queries], *vectors, ranks[block], *candidates, self._norm)
 
-    def _errors(self, tile: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return each query's largest possible error of a float32 score with this tile."""
-        dimension = tile.shape[1]
+    def _errors(self, documents: torch.Tensor) -> NDArray[np.float32]:
+        """Return each query's largest possible error of a float32 score with these documents."""
+        dimension = documents.shape[1]
         relative = (dimension + 8) * SUM_ERROR + (self._device != "cpu") * DEVICE_ERROR
-        longest = _lengths(tile).max()
+        longest = np.float32(torch.linalg.vector_norm(documents, dim=1).amax().item())
         with np.errstate(over="ignore", invalid="ignore"):
             size = self._query_lengths * longest
             if self._norm:
@@ -219,68 +230,28 @@ class NearestDocuments:
         return errors
 
     def _scores(self, queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
-        if not self._norm:
-            return queries @ documents.T
-        return -torch.cdist(
-            queries, documents, self._norm, compute_mode="donot_use_mm_for_euclid_dist"
-        )
+        if self._norm:
+            return -torch.cdist(
+                queries, documents, self._norm, compute_mode="donot_use_mm_for_euclid_dist"
+            )
+        if self._device == "cpu" and processor_defaults().product == "numpy":
+            return torch.from_numpy(queries.numpy() @ documents.numpy().T)
+        return queries @ documents.T
 
-    def _may_be_best(
-        self, queries: slice, scores: torch.Tensor, errors: NDArray[np.float32]
-    ) -> torch.Tensor:
-        """Mark the scores ``[queries, documents]`` that may be among the best."""
-        least = self._best.real[queries, 0].astype(np.float32)  # -inf below k documents so far
-        depth, width, bound = self._depth, scores.shape[1], least - errors
-        if depth < width and np.isneginf(least).any():
-            if self._device == "cpu":
-                worst = np.partition(scores.numpy(), width - depth, axis=1)[:, width - depth]
-            else:
-                worst = torch.topk(scores, depth, dim=1).values[:, -1].cpu().numpy()
-            bound = np.maximum(bound, worst - 2 * errors)
-        return scores >= torch.from_numpy(bound).to(scores.device)[:, None]
-
-    def _pairs_in_blocks(
-        self, marked: torch.Tensor
-    ) -> Iterator[tuple[slice, NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield blocks of rows of ``marked``, ``[queries, documents]``, and the indices of their
-        marked values. A block has at most :data:`MOST_CANDIDATES` values, padding included."""
-        count, width = marked.shape
-        if count * width > MOST_CANDIDATES:
-            longest = int(torch.count_nonzero(marked, dim=1).max())
-            count = max(1, MOST_CANDIDATES // max(1, longest))
-        for rows in slices(len(marked), count):
-            if self._device == "cpu":  # NumPy is faster here
-                query, document = np.divmod(np.flatnonzero(marked[rows].numpy()), width)
-            else:
-                query, document = marked[rows].nonzero().T.cpu().numpy()
-            yield rows, query, document
-
-    def _keep(
-        self,
-        queries: slice,
-        query: IntArray,
-        document: IntArray,
-        vectors: NDArray[np.float32],
-        ranks: NDArray[np.int32],
-    ) -> None:
-        """Score pairs in float64, and keep the best documents of each query.
-
-        Args:
-            queries: the rows of a block of queries.
-            query: each pair's query, as its index in the block, ascending.
-            document: each pair's index into ``vectors``.
-            vectors: embeddings of documents.
-            ranks: the ranks of the documents' ids.
-        """
-        if not len(query):
-            return
-        counts = np.bincount(query, minlength=len(self._queries[queries]))
-        column = np.arange(len(query)) - np.repeat(np.cumsum(counts) - counts, counts)
-        candidates = np.full((len(counts), counts.max()), NO_DOCUMENT)
-        scores = np.empty(len(query), dtype=np.float32)
-        _score(self._queries[queries], vectors, query, document, self._norm, scores)
-        candidates.real[query, column], candidates.imag[query, column] = scores, ranks[document]
-        self._best[queries] = _best(self._depth, self._best[queries], candidates)
+    def _candidates(
+        self, best: NDArray[np.complex128], scores: torch.Tensor, errors: NDArray[np.float32]
+    ) -> tuple[IntArray, IntArray]:
+        """Return rows and columns of the scores ``[queries, documents]`` that may be the best."""
+        least = best[:, 0].real.astype(np.float32)  # -inf below k documents so far
+        bounds = least - errors
+        if self._depth < scores.shape[1] and np.isneginf(least).any():
+            worst = torch.topk(scores, self._depth, dim=1).values[:, -1].cpu().numpy()
+            bounds = np.maximum(bounds, worst - 2 * errors)
+        if self._device == "cpu":
+            return _reaching(scores.numpy(), bounds)
+        reached = scores >= torch.from_numpy(bounds).to(scores.device)[:, None]
+        rows, columns = (indices.cpu().numpy() for indices in reached.nonzero(as_tuple=True))
+        return rows, columns
 
     def merge_processes(self) -> None:
         """Merge the best documents of all processes' tiles; all processes must call this."""
@@ -303,27 +274,83 @@ def _best(depth: int, *candidates: NDArray[np.complex128]) -> NDArray[np.complex
     return np.asarray(np.partition(together, least, axis=1)[:, least:])
 
 
-def _lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    with np.errstate(all="ignore"):
-        return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
+@cached_njit(parallel=True, nogil=True)
+def _reaching(scores, bounds):  # type: ignore[no-untyped-def]
+    """Return the rows and columns of the scores ``[rows, columns]`` that reach the bound of their
+    row, in order.
+    """
+    starts = np.zeros(len(scores) + 1, np.int64)
+    for row in prange(len(scores)):
+        count, bound = 0, bounds[row]
+        for column in range(scores.shape[1]):
+            count += scores[row, column] >= bound
+        starts[row + 1] = count
+    starts = np.cumsum(starts)
+    rows, columns = np.empty(starts[-1], np.int64), np.empty(starts[-1], np.int64)
+    for row in prange(len(scores)):
+        place, column = starts[row], 0
+        while place < starts[row + 1]:
+            if scores[row, column] >= bounds[row]:
+                rows[place], columns[place] = row, column
+                place += 1
+            column += 1
+    return rows, columns
 
 
-@cached_njit(nogil=True, fastmath={"reassoc"})
-def _score(queries, documents, query, document, norm, scores):  # type: ignore[no-untyped-def]
-    """Score pairs in float64, and round to float32."""
-    for pair in range(len(query)):
-        q, d, total = queries[query[pair]], documents[document[pair]], 0.0
-        if norm == 0:
-            for i in range(len(q)):
-                total += np.float64(q[i]) * np.float64(d[i])
-        elif norm == 1:
-            for i in range(len(q)):
-                total -= abs(np.float64(q[i]) - np.float64(d[i]))
-        else:
-            for i in range(len(q)):
-                total += (np.float64(q[i]) - np.float64(d[i])) ** 2
-            total = -np.sqrt(total)
-        scores[pair] = np.float32(total) + np.float32(0)  # turns -0 into 0
+@cached_njit(inline="always", fastmath={"reassoc"})
+def _score(query, document, norm):  # type: ignore[no-untyped-def]
+    """Score a pair in float64, and round to float32."""
+    total = 0.0
+    if norm == 0:
+        for i in range(len(query)):
+            total += np.float64(query[i]) * np.float64(document[i])
+    elif norm == 1:
+        for i in range(len(query)):
+            total -= abs(np.float64(query[i]) - np.float64(document[i]))
+    else:
+        for i in range(len(query)):
+            total += (np.float64(query[i]) - np.float64(document[i])) ** 2
+        total = -np.sqrt(total)
+    return np.float32(total) + np.float32(0)  # turns -0 into 0
+
+
+@cached_njit(inline="always")
+def _is_less(one, other):  # type: ignore[no-untyped-def]
+    return one.real < other.real or (one.real == other.real and one.imag < other.imag)
+
+
+@cached_njit(parallel=True, nogil=True, fastmath={"reassoc"})
+def _keep(best, queries, documents, ranks, rows, columns, norm):  # type: ignore[no-untyped-def]
+    """Score pairs in float64, and keep the best documents of each query.
+
+    Args:
+        best: complex128 ``[queries, depth]``, changed in place: a heap per query, whose first
+            candidate is the lowest.
+        queries: float32 ``[queries, dimension]``.
+        documents: float32 ``[documents, dimension]``.
+        ranks: the ranks of the documents' ids.
+        rows: each pair's query, ascending.
+        columns: each pair's document.
+        norm: of :data:`DISTANCES`; 0 for the product.
+    """
+    starts = np.searchsorted(rows, np.arange(len(best) + 1))
+    for row in prange(len(best)):
+        heap, size = best[row], best.shape[1]
+        for pair in range(starts[row], starts[row + 1]):
+            document = columns[pair]
+            score = _score(queries[row], documents[document], norm)
+            candidate = complex(score, ranks[document])
+            if not _is_less(heap[0], candidate):
+                continue
+            hole, child = 0, 1
+            while child < size:
+                if child + 1 < size and _is_less(heap[child + 1], heap[child]):
+                    child += 1
+                if not _is_less(heap[child], candidate):
+                    break
+                heap[hole] = heap[child]
+                hole, child = child, 2 * child + 1
+            heap[hole] = candidate
 
 
 def exact_search(
@@ -353,12 +380,19 @@ def exact_search(
 def tiles(
     documents: Vectors, share: slice, n_queries: int
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Yield each tile of a range of the corpus with its first row. A long search shows progress."""
+    """Yield each tile of a range of the corpus with its first row. A long search shows progress.
+
+    A tile of vectors on disk is part of a shard, and is not copied.
+    """
     size = max(1, TILE_BYTES // (4 * documents.shape[1]))
     starts = range(share.start, share.stop, size)
     hidden = n_queries * len(documents) < 2e9 or process_index() > 0
     for first in with_progress(starts, "searching", len(starts), "parts", hidden=hidden):
-        yield first, documents[first : min(first + size, share.stop)]
+        rows = slice(first, min(first + size, share.stop))
+        if isinstance(documents, Embeddings):
+            yield from documents.within_shards(rows)
+        else:
+            yield first, documents[rows]
 
 
 def first_dimensions(
