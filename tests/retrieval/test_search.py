@@ -151,6 +151,23 @@ def test_threads_and_a_deep_ranking_change_nothing():
         torch.set_num_threads(before)
 
 
+def test_vectors_on_disk_are_searched_by_shard(tmp_path):
+    """Large shards are not copied: each tile is within one. Small shards are copied into one tile."""
+    rng = np.random.default_rng(0)
+    queries, docs = unit_vectors(rng, 5, 8), unit_vectors(rng, 1500, 8)
+    shards = vectors.Shards(1500, 512)
+    for number, name in enumerate(shards.names()):
+        vectors.write_shard(tmp_path / name, docs[shards.rows(number)])
+    stored, ids = vectors.Embeddings(tmp_path, shards), [f"{number:04d}" for number in range(1500)]
+    for block, lengths in ((512, [112, 512, 476]), (513, [1100])):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(vectors, "DOCUMENTS", block)
+            parts = [(first, tile.copy()) for first, tile in vectors.tiles(stored, slice(400, 1500), 5)]
+            assert_same(exact_search(queries, stored, table(ids), 9), brute_force(queries, docs, ids, 9))
+        assert [len(tile) for _, tile in parts] == lengths
+        assert all(np.array_equal(tile, docs[first : first + len(tile)]) for first, tile in parts)
+
+
 def test_a_query_that_is_equally_similar_to_all_documents_needs_little_memory():
     """All documents are candidates of a query of zeros. A matrix as wide as its candidates would take 270 MB."""
     rng = np.random.default_rng(0)

@@ -88,11 +88,12 @@ class Embeddings:
 
     Attributes:
         shape: rows and dimension.
+        shards: the ranges of rows.
     """
 
     def __init__(self, folder: Path, shards: Shards) -> None:
         self._parts = [np.load(folder / name, mmap_mode="c") for name in shards.names()]
-        self._shards, self.shape = shards, (shards.count, int(self._parts[0].shape[1]))
+        self.shards, self.shape = shards, (shards.count, int(self._parts[0].shape[1]))
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -105,7 +106,7 @@ class Embeddings:
             return self._range(*rows.indices(len(self))[:2])
         numbers = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows
         vectors = np.empty((numbers.size, self.shape[1]), dtype=np.float32)
-        for shard, indices, local_rows in self._shards.by_shard(numbers.ravel()):
+        for shard, indices, local_rows in self.shards.by_shard(numbers.ravel()):
             vectors[indices] = self._parts[shard][local_rows]
             _release(self._parts[shard])
         return vectors.reshape(*numbers.shape, self.shape[1])
@@ -115,18 +116,18 @@ class Embeddings:
 
         Callers must not change a part, nor use it after the next one.
         """
-        size = self._shards.size
+        size = self.shards.size
         for number in range(rows.start // size, -(-rows.stop // size)):
-            shard, part = self._shards.rows(number), self._parts[number]
+            shard, part = self.shards.rows(number), self._parts[number]
             first = max(rows.start, shard.start)
             yield first, part[first - shard.start : rows.stop - shard.start]
             _release(part)
 
     def _range(self, start: int, stop: int) -> NDArray[np.float32]:
         vectors = np.empty((max(0, stop - start), self.shape[1]), dtype=np.float32)
-        size = self._shards.size
+        size = self.shards.size
         for number in range(start // size, -(-stop // size)):
-            rows = self._shards.rows(number)
+            rows = self.shards.rows(number)
             first, last = max(start, rows.start), min(stop, rows.stop)
             part = self._parts[number][first - rows.start : last - rows.start]
             vectors[first - start : last - start] = part
@@ -382,14 +383,14 @@ def tiles(
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Yield each tile of a range of the corpus with its first row. A long search shows progress.
 
-    A tile of vectors on disk is part of a shard, and is not copied.
+    A tile of a large table on disk is part of a shard, and is not copied.
     """
     size = max(1, TILE_BYTES // (4 * documents.shape[1]))
     starts = range(share.start, share.stop, size)
     hidden = n_queries * len(documents) < 2e9 or process_index() > 0
     for first in with_progress(starts, "searching", len(starts), "parts", hidden=hidden):
         rows = slice(first, min(first + size, share.stop))
-        if isinstance(documents, Embeddings):
+        if isinstance(documents, Embeddings) and documents.shards.size >= DOCUMENTS:
             yield from documents.within_shards(rows)
         else:
             yield first, documents[rows]
