@@ -1,5 +1,6 @@
 """README, CONTRIBUTING, CHANGELOG and docs/: modules, links, commands and names on these pages exist."""
 
+import importlib
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ import yaml
 
 import opera
 from documents import ROOT, find, parse
+from opera.core.processor import DEFAULTS
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "reproduction/README.md")),
@@ -74,6 +76,25 @@ def test_the_readme_has_two_commands_and_650_words():
     text = read(ROOT / "README.md")
     assert re.findall(r"^    (make \w+)", text, re.MULTILINE) == ["make quickstart", "make test"]
     assert len(text.split()) <= 650
+
+
+def test_the_page_of_benchmarks_shows_what_is_stored(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    goals = importlib.import_module("goals")
+    assert goals.KINDS.keys() == DEFAULTS.keys()
+    copy = tmp_path / "benchmarks.md"
+    copy.write_text(read(goals.PAGE), encoding="utf-8")
+    monkeypatch.setattr(goals, "PAGE", copy)
+    goals.fill_page()
+    assert read(copy) == read(ROOT / "docs" / "benchmarks.md")
+
+
+@pytest.mark.parametrize(("limit", "is_most", "value", "met"), [(1.6, False, 1.6, True), (1.6, False, 1.45, False)])
+def test_a_goal_is_met_on_its_side_of_the_limit(limit, is_most, value, met, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    goals = importlib.import_module("goals")
+    assert goals.Goal(limit, is_most).is_met(value) is met
+    assert goals.Goal(limit, not is_most).is_met(value) is (value == limit or not met)
 
 
 @pytest.mark.slow
