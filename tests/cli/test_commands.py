@@ -82,7 +82,7 @@ def test_commands_that_write_a_file_print_its_name_as_json(run_opera, trained, b
     scored = printed("score", beir, *model, "--out", "pairs.tsv")
     assert scored["pairs"] == len((tmp_path / "pairs.tsv").read_text().splitlines()) - 1
     assert scored["similarity"].keys() == {"lowest", "25%", "median", "75%", "highest"}
-    assert "quantile" in run_opera("score", beir, *model).stdout
+    assert "quantile" in run_opera("score", beir, *model, "--out", "pairs.parquet").stdout
     body = "Knead the dough for ten minutes, let it rest for an hour, and bake it until the crust is brown."
     (tmp_path / "notes.md").write_text(f"# How to bake bread\n\n{body}\n")
     weak = printed("pairs", "notes.md", "--out", "weak.csv")
