@@ -21,24 +21,22 @@ class Defaults(NamedTuple):
         packs: whether transformers read texts without padding, with OPERA's attention and dropout.
         precision: what ``auto`` means for a transformer.
         torch_attention: precisions in which torch's attention is faster, if there is no dropout.
-        product: the library that multiplies vectors in exact search.
     """
 
     packs: bool
     precision: Literal["bf16", "fp32"]
     torch_attention: tuple[Literal["bf16", "fp32"], ...]
-    product: Literal["numpy", "torch"]
 
 
 DEFAULTS: dict[Kind, Defaults] = {
     # benchmarks/results/amx.json: an Intel Xeon
-    "amx": Defaults(True, "bf16", ("bf16", "fp32"), "torch"),
+    "amx": Defaults(True, "bf16", ("bf16", "fp32")),
     # not measured: as AMX, but torch has no fast attention in bfloat16 without AMX
-    "avx512_bf16": Defaults(True, "bf16", ("fp32",), "torch"),
+    "avx512_bf16": Defaults(True, "bf16", ("fp32",)),
     # benchmarks/results/avx2.json: an AMD EPYC
-    "avx2": Defaults(True, "fp32", ("fp32",), "numpy"),
+    "avx2": Defaults(True, "fp32", ("fp32",)),
     # not measured: other processors, such as ARM
-    "plain": Defaults(False, "fp32", ("fp32",), "torch"),
+    "plain": Defaults(False, "fp32", ("fp32",)),
 }
 
 

@@ -25,7 +25,6 @@ from opera.core.arrays import IntArray, cached_njit, normalise, slices, use_torc
 from opera.core.errors import ModelError
 from opera.core.files import unfinished
 from opera.core.processes import everywhere, process_index
-from opera.core.processor import processor_defaults
 from opera.core.progress import with_progress
 from opera.data import TextTable
 from opera.retrieval.measures import Ranking
@@ -235,8 +234,6 @@ class NearestDocuments:
             return -torch.cdist(
                 queries, documents, self._norm, compute_mode="donot_use_mm_for_euclid_dist"
             )
-        if self._device == "cpu" and processor_defaults().product == "numpy":
-            return torch.from_numpy(queries.numpy() @ documents.numpy().T)
         return queries @ documents.T
 
     def _candidates(
