@@ -9,8 +9,8 @@ import pytest
 
 from opera.core.errors import DataError
 from opera.data import Mixture, RetrievalData, load_all, load_data
+from opera.data.copies import text_keys
 from opera.data.decisions import read_decisions, with_decisions
-from opera.data.identity import text_keys
 from opera.data.retrieval_data import with_relevant_grade
 from tiny_world import data_from_dicts, judged, with_drawn_splits
 

@@ -163,3 +163,11 @@ def test_a_data_set_of_the_hub_is_read_again_when_it_has_a_new_commit(tmp_path, 
 def test_offline_it_says_what_to_fetch():
     with pytest.raises(DataError, match="hf download --repo-type dataset nobody/nothing --revision v1 --local-dir"):
         load_data("hf:nobody/nothing@v1")
+
+
+def test_a_published_document_with_a_title_only_is_a_document(tmp_path):
+    rows = [("a", "Title", ""), ("b", "", ""), ("c", "", "text")]
+    lines = [json.dumps(dict(zip(("query", "title", "document"), row, strict=True))) for row in rows]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    data = load_data(f"hf:{tmp_path}")
+    assert data.corpus.texts(None, "title_text") == ["Title", "text"]

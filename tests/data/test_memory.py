@@ -46,7 +46,7 @@ def test_every_kind_of_table_gives_the_same_data(documents, pairs):
 
 
 def test_texts_and_lists_in_one_column_are_lists():
-    frame = pd.DataFrame({"query": ["a", "b"], "document": ["c", 7], "negative": [["x", None, np.nan, ""], "y"]})
+    frame = pd.DataFrame({"query": ["a", "b"], "document": ["c", 7], "negative": [["x", None, np.nan, pd.NA, ""], "y"]})
     data = load_data(frame)
     assert data.corpus.texts() == ["c", "7", "x", "y"]
     assert data.given_negatives.doc_rows.tolist() == [2, 3]
@@ -68,6 +68,7 @@ def test_columns_may_be_given_in_four_forms():
         ({"queries": QUERIES}, r"^pairs: is missing; pass pairs, or queries and documents as two lists of texts"),
         ({"queries": QUERIES, "documents": DOCUMENTS}, r"there are 2 queries and 3 documents; pass pairs$"),
         ({"queries": ["a", None], "documents": QUERIES}, r"^pairs\[1\]: column 'query' must not be empty"),
+        ({"documents": ["a", None], "pairs": [("q", "0")]}, r"^documents\[1\]: must be a text, got None$"),
         ({"documents": pd.Series(["a", "b"], index=[4, 4]), "pairs": [("a", 4)]}, r"^documents\[1\]: duplicate id '4'"),
         ({"queries": set(QUERIES), "documents": ["a", "b"]}, r"^queries: without pairs, must be a list of texts"),
         ({"pairs": datasets.DatasetDict(train=TEXTS)}, r"^pairs: is a DatasetDict \(train\); pass one split, or"),
@@ -108,3 +109,9 @@ def test_series_pair_by_position_unless_their_indexes_disagree():
     assert load_data(queries=queries, documents=pd.Series(["a", "b"])).corpus.texts() == ["a", "b"]
     with pytest.raises(DataError, match=r"^queries and documents: have the same index in different orders"):
         load_data(queries=queries, documents=pd.Series(["b", "a"], index=[6, 5]))
+
+
+def test_a_row_may_have_hundreds_of_negatives():
+    negatives = {f"negative_{number}": [f"n{number}"] for number in range(1, 301)}
+    data = load_data(pd.DataFrame({"query": ["a"], "positive": ["p"], **negatives}))
+    assert data.corpus.texts() == ["p", *(text for (text,) in negatives.values())]

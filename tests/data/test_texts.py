@@ -22,6 +22,7 @@ def test_rows_are_selected_in_any_order(monkeypatch, count):
     selected = table.select(rows)
     assert selected.table.schema == table.table.schema
     assert (selected.ids(), selected.texts()) == expected == (table.ids(rows), table.texts(rows))
+    assert table.ids(slice(0, 10, 3)) == ["d0", "d3", "d6", "d9"]
 
 
 @given(st.text(alphabet=["a", "é", " ", *map(chr, range(9, 14)), "\x1c", "\x85", "\xa0", "\u2003", "\u3000"]))

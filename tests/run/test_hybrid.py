@@ -19,7 +19,7 @@ from opera.cli.train import print_next
 from opera.data import Mixture
 from opera.guard.rule import STATIC_KEYWORD_ANCHOR, QueryKind, choose_keyword_weights
 from opera.retrieval.evaluation import KeywordSearch
-from opera.retrieval.keywords import KeywordIndex
+from opera.retrieval.keywords import Fusion, KeywordIndex
 from opera.retrieval.locate import run_keyword_index, run_keyword_weight
 from opera.run_folder.record import KeywordsRecord
 from opera.run_folder.summary import RunSummary, headlines
@@ -169,6 +169,18 @@ def test_without_a_gain_on_dev_the_weight_is_0(words, static_model):
     )  # nothing to gain with itself
     assert record.weights == {"words": 0.0}
     assert record.hybrid == record.final == record.bm25
+
+
+def test_a_weight_is_chosen_by_as_many_documents_as_the_measure_needs(words, monkeypatch):
+    measure, depths = "retrieved_ideal_nDCG@10", set[int]()
+    rank = Fusion.ranking
+    monkeypatch.setattr(Fusion, "ranking", lambda self, weight, depth: depths.add(depth) or rank(self, weight, depth))
+    data = opera.load_data(words)
+    evaluation = KeywordSearch.of(Mixture.of(data), "title_text", None).evaluate(Mixture.of(data), "test", [measure])
+    dev = Mixture.of(replace(data, splits={"dev": data.split("test")}))
+    kinds = [QueryKind(np.ones(len(evaluation.query_ids), dtype=bool), 1.0)]
+    choose_keyword_weights(dev, evaluation, evaluation, kinds, STATIC_KEYWORD_ANCHOR, measure)
+    assert depths == {100}
 
 
 def per_query(bm25: float, final: float, hybrid: float) -> pa.Table:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import opera
 from opera.config.recipe import make_recipe
 from opera.data import GivenNegatives, Mixture, RetrievalData, TeacherScores, TextTable
+from opera.data.copies import documents_that_are_queries
 from opera.data.decisions import with_decisions
-from opera.data.identity import documents_that_are_queries
 from opera.data.splits import draw_missing_splits, known_fraction
 from opera.training.build import TrainingSet, build_training_set
 from opera.training.documents import DocumentPool

@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
+from opera.data.copies import text_keys
 from opera.data.id_lists import IdList, match_pairs, read_lists
-from opera.data.identity import text_keys
 from opera.data.mixture import Mixture
 from opera.data.pairs import DecidedPairs, pair_keys, split_keys
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
 
-WRONG, *_ = DECISIONS = ("wrong", "correct", "missing")
+WRONG = "wrong"
+DECISIONS = (WRONG, "correct", "missing")
 COLUMNS = ("query", "document", "decision", "split", "first_rank")
 SUSPICIOUS_COLUMNS = (
     "probability_wrong", "first_rank", "query_id", "doc_id", "query", "document"
@@ -81,7 +82,7 @@ class Decisions:
         )
 
     def keys(self, data: RetrievalData) -> NDArray[np.int64]:
-        """One number per pair, see :func:`opera.data.identity.text_keys`: int64 ``[m]``."""
+        """One number per pair, see :func:`opera.data.copies.text_keys`: int64 ``[m]``."""
         return pair_keys(data.query_group[self.query_rows], data.document_group[self.doc_rows])
 
 

@@ -105,7 +105,7 @@ class IdList(NamedTuple):
 def match_pairs(
     lists: Iterable[IdList], mixture: Mixture, noun: str, least: float
 ) -> tuple[pa.Table, list[str]]:
-    """Find the pairs of lists in the data. Every door that takes lists calls this.
+    """Find the pairs of lists in the data. All functions that take lists call this one.
 
     Args:
         lists: the lists. Their columns ``query`` and ``document``, if any, must match the texts of

@@ -10,6 +10,9 @@ CREATE MACRO blank(t) AS t NOT BETWEEN '!' AND '~' AND NOT regexp_matches(
     '[^\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]'
 );
 
+-- A title is text of its document.
+CREATE MACRO no_document(title, t) AS blank(t) AND (title IS NULL OR blank(title));
+
 CREATE MACRO with_single_spaces(t) AS trim(regexp_replace(
     t,
     '[\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]+',
@@ -17,8 +20,8 @@ CREATE MACRO with_single_spaces(t) AS trim(regexp_replace(
     'g'
 ));
 
--- Whether single spaces could change the text: it has space at an end, two spaces, a control
--- character or a character beyond ASCII.
+-- Whether single spaces could change the text: it has space at an end, two spaces, a tab, a line
+-- break or a character beyond ASCII.
 CREATE MACRO may_have_extra_space(t) AS
     contains(t, '  ') OR contains(t, chr(9)) OR contains(t, chr(10)) OR contains(t, chr(11))
     OR contains(t, chr(12)) OR contains(t, chr(13)) OR strlen(t) != length(t)
@@ -39,26 +42,26 @@ CREATE MACRO number(t) AS TRY_CAST(t AS DOUBLE);
 -- Missing values are empty texts. The part orders the documents of a file: negatives come after all
 -- positives. split_name is the source's name of the split, if it has one.
 CREATE TABLE pairs (
-    file SMALLINT, table_row BIGINT, part UTINYINT, split VARCHAR, split_name VARCHAR,
+    file INTEGER, table_row BIGINT, part USMALLINT, split VARCHAR, split_name VARCHAR,
     known_split BOOLEAN, negative BOOLEAN, query_id VARCHAR, query VARCHAR, document_id VARCHAR,
     title VARCHAR, document VARCHAR, grade VARCHAR, weight VARCHAR, score VARCHAR,
     query_key UBIGINT, document_key UBIGINT
 );
 
 CREATE TABLE texts (
-    kind VARCHAR, file SMALLINT, table_row BIGINT, id VARCHAR, title VARCHAR, text VARCHAR
+    kind VARCHAR, file INTEGER, table_row BIGINT, id VARCHAR, title VARCHAR, text VARCHAR
 );
 
 -- A list of pairs of the data, such as decisions or a teacher's scores.
 CREATE TABLE id_list (
-    file SMALLINT, table_row BIGINT, query_id VARCHAR, doc_id VARCHAR, query VARCHAR, document VARCHAR,
+    file INTEGER, table_row BIGINT, query_id VARCHAR, doc_id VARCHAR, query VARCHAR, document VARCHAR,
     decision VARCHAR, split VARCHAR, first_rank VARCHAR, score VARCHAR
 );
 
 -- The names by which a pair calls its texts. A pair of files that belong to a table of texts
 -- (variables query_by and document_by) has an id ('id') or the text ('text'). Other pairs ('pair')
 -- have the text, or an id that an earlier pair has with its text. pair_order orders pairs by
--- first appearance.
+-- first appearance: by file (at most 2^18), part (at most 2^10) and row (at most 2^34).
 CREATE MACRO name_of(called_by, t, id, key) AS CASE
     WHEN called_by = 'id' THEN CASE WHEN t IS NOT NULL THEN id_key(t) END
     WHEN called_by = 'text' OR id IS NULL THEN key
@@ -68,7 +71,7 @@ END;
 CREATE VIEW named_pairs AS
 SELECT
     *,
-    (file::BIGINT << 48) | (part::BIGINT << 40) | rowid AS pair_order,
+    (file::BIGINT << 44) | (part::BIGINT << 34) | rowid AS pair_order,
     name_of(getvariable('query_by'), query, query_id, query_key) AS query_name,
     name_of(getvariable('document_by'), document, document_id, document_key) AS document_name
 FROM pairs;
@@ -129,22 +132,23 @@ WHERE sides.side = $side LIMIT 1;
 -- == list answered rows ==
 -- Published data only: an answered row has a document with a text.
 CREATE OR REPLACE TABLE answered AS
-SELECT DISTINCT file, table_row FROM pairs WHERE NOT negative AND NOT blank(document);
+SELECT DISTINCT file, table_row FROM pairs WHERE NOT negative AND NOT no_document(title, document);
 
 -- == count empty texts ==
 SELECT
-    (SELECT count(*) FROM pairs WHERE blank(document)),
+    (SELECT count(*) FROM pairs WHERE no_document(title, document)),
     (SELECT count(DISTINCT (file, table_row)) FROM pairs SEMI JOIN answered USING (file, table_row)
      WHERE blank(query));
 
 -- == delete empty texts ==
 DELETE FROM pairs
-WHERE blank(document) OR blank(query)
+WHERE no_document(title, document) OR blank(query)
     OR (file, table_row) NOT IN (SELECT (file, table_row) FROM answered);
 
 -- == number ==
--- known: the texts by name. Listed texts are known before the first pair. A text of pairs has the
--- order of the first pair that contains it. text_row is its row in the table of texts. Equal texts, and equal ids, are one text.
+-- known: the texts by name. Listed texts come before all texts that occur only in pairs, which come
+-- in the order of their first pairs. text_row is the row in the table of texts. Equal texts, and
+-- equal ids, are one text.
 CREATE OR REPLACE TABLE known AS
 SELECT side, id_key(id) AS name, NULL::UBIGINT AS key, -1::BIGINT AS first_order, text_row, empty
 FROM listed WHERE called_by(side) = 'id'

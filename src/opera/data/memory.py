@@ -123,6 +123,9 @@ def _texts(value: Any, name: str) -> MemoryTable:
     if isinstance(value, np.ndarray) and value.ndim == 1:
         value = value.tolist()
     if isinstance(value, list | tuple) and value and isinstance(value[0], str):
+        for position, text in enumerate(value):
+            if not isinstance(text, str):
+                raise DataError(f"{name}[{position}]: must be a text, got {shown(text)}")
         value = dict(enumerate(value))
     by_id = isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
     if by_id or isinstance(value, pd.Series):
@@ -195,9 +198,11 @@ def _column(values: Any, name: str) -> pa.Array:
 
 def _as_text(value: Any, name: str) -> Any:
     """A value of a mixed column as a text, or as a list of texts; NaN becomes ``None``."""
+    import pandas as pd
+
     if isinstance(value, _LISTS):
         return [_as_text(part, name) for part in value]
-    if value is None or value != value:
+    if value is None or value is pd.NA or value != value:
         return None
     if isinstance(value, bool) or not isinstance(value, str | Real):
         raise DataError(f"{name}: a column must hold texts or numbers, got {shown(value)}")

@@ -155,7 +155,8 @@ DataName: TypeAlias = str | TableSource
 def _split_file(value: str | Path | tuple[str, str]) -> tuple[str, str]:
     """Parse ``SPLIT=FILE`` or ``FILE``; the name of a file may have an equals sign."""
     if isinstance(value, tuple):
-        return value[0] and _split(value[0]), expand_user(value[1], "--pairs")
+        split, path = value
+        return _split(split) if split else "", expand_user(path, "--pairs")
     split, equals, path = str(value).partition("=")
     if equals and (split in SPLIT_NAMES or (split.isalnum() and not os.path.lexists(value))):
         return _split(split), expand_user(path, "--pairs")

@@ -109,7 +109,7 @@ def number_rules(column: str) -> list[Rule]:
 def rules(*, lenient: bool) -> list[Rule]:
     """The rules of the relation ``pairs``; see :class:`opera.data.relation.Relation`."""
     empty = "column {column} must not be empty; fill it or remove the row"
-    no_document = "blank(document) AND (title IS NULL OR blank(title))"
+    no_document = "no_document(title, document)"
     query, document = "coalesce(query, query_id)", "coalesce(document, document_id)"
     texts = [
         Rule("query", f"blank(query) AND {document} IS NOT NULL", empty),

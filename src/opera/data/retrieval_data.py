@@ -155,8 +155,8 @@ class RetrievalData:
     def write_beir(self, folder: str | Path) -> None:
         """Write the data as a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/*.tsv``.
 
-        The format cannot hold weights of pairs, given negatives, a teacher's scores or a query
-        prompt. If the data have any of them, a warning lists them.
+        The format cannot hold weights of pairs, given negatives, a teacher's scores, held-out
+        judgements or a query prompt. If the data have any of them, a warning lists them.
 
         Raises:
             SettingError: if ``folder`` is not a path.
@@ -168,6 +168,7 @@ class RetrievalData:
             "weights of pairs": any(qrels.weights is not None for qrels in self.splits.values()),
             "given negatives": self.given_negatives is not None,
             "a teacher's scores": self.teacher is not None,
+            "held-out judgements": self.held_out is not None,
             "a query prompt": self.query_prompt is not None,
         }
         if any(lost.values()):

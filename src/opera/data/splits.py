@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from opera.core.errors import DataError
 from opera.core.rng import generator
 from opera.core.terminal import counted
-from opera.data.identity import by_text, text_keys
+from opera.data.copies import by_text, text_keys
 from opera.data.mixture import Mixture
 from opera.data.pairs import TrainingPairs, split_keys
 from opera.data.qrels import Qrels

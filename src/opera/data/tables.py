@@ -142,8 +142,9 @@ class Problems:
         )
 
     def check(self) -> None:
-        """Raise a DataError with all broken rules, unless bad rows are skipped and are few or
-        under half of the rows.
+        """Raise a DataError with all broken rules.
+
+        If bad rows are skipped, it raises one only if they are many, and half of the rows or more.
         """
         n_broken, n_rows = self._counts()
         if self.rows_by_rule and not self.skip:

@@ -241,8 +241,10 @@ class TextTable:
         if rows is None:
             return list(column.to_pylist())
         if isinstance(rows, slice):
-            start, stop, _ = rows.indices(len(self))
-            return list(column.slice(start, max(0, stop - start)).to_pylist())
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                return list(column.slice(start, max(0, stop - start)).to_pylist())
+            rows = np.arange(start, stop, step)
         # row by row, because Arrow's take on a chunked string column copies the column first
         wanted, chunks = np.asarray(rows, dtype=np.int64), column.chunks
         chunk_numbers = np.searchsorted(self._chunk_starts, wanted, side="right") - 1

@@ -14,7 +14,7 @@ from opera.core.cache import LOCK_FILE
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.files import check_folder
 from opera.data import Mixture, check_stays_out, load_all
-from opera.data.identity import log_copies
+from opera.data.copies import log_copies
 from opera.data.loading import (
     ColumnNames,
     additional_sources,

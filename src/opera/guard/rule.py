@@ -45,7 +45,7 @@ from opera.core.figures import DIFFERENCE, EQUAL, LEAST_QUERIES, mean_interval
 from opera.core.rng import generator
 from opera.data import Mixture
 from opera.retrieval.evaluation import Evaluation, fusion_of
-from opera.retrieval.measures import parse_measures, per_query
+from opera.retrieval.measures import parse_measures, per_query, ranking_depth
 from opera.run_folder.record import GuardedMeasure, KeywordsRecord
 
 COARSE = tuple(n / 4 for n in range(5))
@@ -275,13 +275,14 @@ def choose_keyword_weights(
         seed: of the halves of dev that choose w for each other.
     """
     parsed, weights = parse_measures(measure), dict[str, float]()
+    depth = ranking_depth(parsed)
     alone, hybrid = model.per_query[measure], model.per_query[measure].copy()
     queries_by_set = dev_queries_of_sets(mixture)
     for data_set in mixture.with_relevant("dev"):
         of_set, qrels = queries_by_set[data_set.name], data_set.judged_qrels("dev")
         fusion = fusion_of(data_set, model, words)
         values = {
-            weight: per_query(fusion.ranking(weight, parsed[0].depth), qrels, parsed)[measure]
+            weight: per_query(fusion.ranking(weight, depth), qrels, parsed)[measure]
             for weight in KEYWORD_WEIGHTS
         }
         kinds_of_set = [replace(kind, has_query=kind.has_query[of_set]) for kind in kinds]

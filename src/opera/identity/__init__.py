@@ -64,6 +64,7 @@ def _decided_pairs(data: Mixture) -> int:
     number = data.joined.training_split().pairs().fingerprint
     for decided in data.decided:
         number = zlib.crc32(decided.confirmed.tobytes(), number)
+        number = zlib.crc32(str(decided.removed_excess).encode(), number)
     return number
 
 

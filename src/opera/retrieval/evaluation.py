@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opera.core.figures import DEFAULT_MEASURES, in_points
 from opera.core.terminal import log
 from opera.data import Mixture, RetrievalData
-from opera.data.identity import documents_that_are_queries
+from opera.data.copies import documents_that_are_queries
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, pair_similarities
 from opera.retrieval.keywords import Fusion, KeywordIndex, reason_against

@@ -15,7 +15,7 @@ from opera.core.errors import DataError, SettingError, raise_first
 from opera.core.figures import DEFAULT_MEASURES, PRIMARY
 from opera.core.terminal import counted, log
 from opera.data import Mixture, load_all
-from opera.data.identity import log_copies
+from opera.data.copies import log_copies
 from opera.data.loading import named_source
 from opera.data.retrieval_data import with_relevant_grade
 from opera.data.splits import copy_splits, draw_missing_splits

@@ -20,7 +20,7 @@ from opera.core.files import remove
 from opera.core.processes import everywhere
 from opera.core.terminal import counted, log
 from opera.data import Mixture
-from opera.data.identity import text_keys
+from opera.data.copies import text_keys
 from opera.guard.choice import Guard, Weights, log_mean, mixed_weights
 from opera.guard.dev_corpus import corpus_during_training, most_documents
 from opera.identity import refuse_other_run

@@ -186,6 +186,8 @@ def _by_set(
     records: list[SetRecord], fit: Fit, results: Mapping[str, Evaluation]
 ) -> list[SetRecord]:
     """Add to the record of each data set its share of the sampled pairs, and its measures."""
+    if not records:  # a single data set
+        return []
     drawn = np.add.reduceat(fit.sampler.times_drawn(), fit.training_set.first_pairs[:-1])
     return [
         record.model_copy(
@@ -198,7 +200,7 @@ def _by_set(
                 else None,
             }
         )
-        for record, count in zip(records, drawn, strict=bool(records))
+        for record, count in zip(records, drawn, strict=True)
     ]
 
 

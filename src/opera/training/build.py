@@ -19,7 +19,7 @@ from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.settings import resolved
 from opera.core.terminal import log
 from opera.data import Mixture, RetrievalData
-from opera.data.identity import text_keys
+from opera.data.copies import text_keys
 from opera.data.pairs import DecidedPairs, TrainingPairs
 from opera.data.qrels import DocumentLists, Qrels
 from opera.encoder import TokenSource
@@ -248,7 +248,8 @@ def _negatives(
     fractions = [1.0] if quotas is None else quotas.probabilities.tolist()
     for data_set, fraction in zip(sets, fractions, strict=True):
         kind, data = chosen, data_set.data
-        if {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None:
+        has_none_given = kind == "given" and data.given_negatives is None
+        if has_none_given or (kind == "teacher" and data.teacher is None):
             kind = "random"  # only other data sets have this kind
         if quotas is not None:
             kind = by_draws(kind, settings, len(data.corpus) / fraction, prepared.processes)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray, IntArray, concatenated_ranges
 from opera.data import RetrievalData
-from opera.data.identity import equal_positions, query_documents, text_keys
+from opera.data.copies import equal_positions, query_documents, text_keys
 from opera.data.pairs import TrainingPairs, pair_keys, split_keys
 from opera.data.texts import CorpusText
 

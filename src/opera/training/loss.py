@@ -24,7 +24,7 @@ from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.settings import resolved
 from opera.core.terminal import log
-from opera.data.identity import teacher_by_text
+from opera.data.copies import teacher_by_text
 from opera.encoder import TokenModel
 from opera.retrieval.device import gather_columns, gather_embeddings
 from opera.training.build import TrainingSet

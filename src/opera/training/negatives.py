@@ -24,7 +24,7 @@ from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.terminal import counted, log
 from opera.data import RetrievalData
-from opera.data.identity import equal_positions, teacher_by_text
+from opera.data.copies import equal_positions, teacher_by_text
 from opera.data.pairs import TrainingPairs
 from opera.data.qrels import DocumentLists
 from opera.data.texts import CorpusText

@@ -120,13 +120,11 @@ class PairPruning(SamplerCallback):
             number(temperature, "temperature", 1e-6, 1e6)
         if args is not None:
             check_arguments(args)
-        self.model, self.method = (
-            model,
-            method_named(text(method, "method")),
-        )
+        self.model, self.method = model, method_named(text(method, "method"))
         self.method_settings = self.method.settings_class.parse(settings)
         self.temperature, self._prompts = temperature, getattr(args, "prompts", None) or None
-        self.sampler, self.callback, self._seed = self.make_batch_sampler, self, 0
+        self.sampler = self.make_batch_sampler  # by the name of the trainer's argument
+        self.callback, self._seed = self, 0
         self._losses: dict[str, ObservedLoss] = {}
         self._vectors: dict[str, dict[Role, Vectors]] = {}
         self.batches = [TrainerBatches(data_set) for data_set in read_all(dataset)]

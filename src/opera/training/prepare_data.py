@@ -14,13 +14,13 @@ from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError, raise_first
 from opera.core.terminal import shown
 from opera.data import Mixture, RetrievalData
-from opera.data.decisions import with_decisions
-from opera.data.id_lists import with_teacher
-from opera.data.identity import (
+from opera.data.copies import (
     copy_notes,
     merge_copies,
     text_keys,
 )
+from opera.data.decisions import with_decisions
+from opera.data.id_lists import with_teacher
 from opera.data.retrieval_data import with_relevant_grade
 from opera.data.splits import (
     ExpectedDocuments,

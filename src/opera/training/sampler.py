@@ -95,8 +95,10 @@ class Quotas:
     @classmethod
     def of(cls, names: Sequence[str], pairs: Sequence[int], settings: MixingSettings) -> Quotas:
         """Return the quotas of sets with these names and numbers of pairs."""
-        if settings.mix in ("proportional", "equal"):
-            weights = np.array(pairs, dtype=np.float64) ** (settings.mix == "proportional")
+        if settings.mix == "proportional":
+            weights = np.array(pairs, dtype=np.float64)
+        elif settings.mix == "equal":
+            weights = np.ones(len(pairs))
         else:
             weight_of = shares_by_name(settings.mix)
             weights = np.array([weight_of[name] for name in names])

@@ -192,6 +192,7 @@ def fixed_arguments(
     fused = settings.of_trainer("optim") == "adamw_torch" and model.device.type in ("cpu", "cuda")
     roles = column_roles(settings.n_negatives)
     prompts = {column: text for column, role in roles.items() if (text := prompt_for(model, role))}
+    most_saved = settings.of_trainer("save_total_limit")
     return {
         "output_dir": str(checkpoints.resolve()),
         "max_steps": settings.max_steps,
@@ -199,7 +200,7 @@ def fixed_arguments(
         "gradient_accumulation_steps": settings.gradient_accumulation_steps,
         "gradient_checkpointing": None,  # prepare_model has switched it on
         "learning_rate": settings.learning_rate,
-        "warmup_steps": settings.warmup_ratio,
+        "warmup_steps": settings.warmup_ratio,  # below 1 it is a fraction of the steps
         "optim": "adamw_torch_fused" if fused else settings.of_trainer("optim"),
         "seed": settings.seed,
         "bf16": precision == "bf16",
@@ -211,7 +212,8 @@ def fixed_arguments(
         "logging_steps": settings.of_trainer("logging_steps"),
         "save_strategy": "steps",
         "save_steps": settings.steps_between_checkpoints,
-        "save_total_limit": settings.of_trainer("save_total_limit"),
+        # the trainer deletes old checkpoints before the newest one is complete
+        "save_total_limit": None if most_saved is None else max(2, most_saved),
         "eval_strategy": "steps" if on_dev else "no",
         "eval_steps": settings.eval_steps,
         "load_best_model_at_end": settings.of_trainer("load_best_model_at_end"),
@@ -396,5 +398,5 @@ def _resume(saved: SamplerCallback, trace: Trace) -> Path | None:
     if checkpoint:
         saved.load_state_dict(nest(read_arrays(checkpoint / SAMPLER_FILE)))
         trace.rows = Run(checkpoint).trace().to_pylist()
-    log.info("resuming from step %d", trace.sampler.trained_steps)
+        log.info("resuming from step %d", trace.sampler.trained_steps)
     return checkpoint

@@ -118,8 +118,8 @@ def merge_copies(data: RetrievalData) -> RetrievalData:
     weights. Other splits do not change.
     """
     train = data.split("train")
-    query_rows = first_copies(data.query_group, train.query_rows[train.query_index])
-    doc_rows = first_copies(data.document_group, train.doc_rows)
+    query_rows = first_row_of_copies(data.query_group, train.query_rows[train.query_index])
+    doc_rows = first_row_of_copies(data.document_group, train.doc_rows)
     keys, merged_pair = np.unique(pair_keys(query_rows, doc_rows), return_inverse=True)
     grades = np.full(len(keys), np.iinfo(np.int32).min, dtype=np.int32)
     np.maximum.at(grades, merged_pair, train.grades)
@@ -138,7 +138,7 @@ def teacher_by_text(data: RetrievalData, teacher: TeacherScores) -> TeacherScore
     return TeacherScores.from_arrays(*groups, teacher.scores)
 
 
-def first_copies(group: NDArray[np.int32], text_rows: IntArray) -> NDArray[np.int64]:
+def first_row_of_copies(group: NDArray[np.int32], text_rows: IntArray) -> NDArray[np.int64]:
     """Return for each row the smallest one of ``text_rows`` with the same text: int64."""
     groups, group_numbers = np.unique(group[text_rows], return_inverse=True)
     first_rows = np.full(len(groups), np.iinfo(np.int64).max)
