@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opera
-from opera.core.processor import DEFAULTS
 from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
 from opera.retrieval import vectors
@@ -65,15 +64,11 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str], int]:
     problem=problems(),
     size=st.integers(1, 4000),
     block=st.tuples(st.integers(1, 9), st.integers(1, 70)),
-    kind=st.sampled_from(["amx", "avx2"]),
 )
 @settings(deadline=None, max_examples=25)
-def test_it_finds_what_brute_force_finds(problem, size, block, kind):
-    """With the libraries that multiply on two kinds of processor."""
+def test_it_finds_what_brute_force_finds(problem, size, block):
     queries, docs, ids, depth = problem
-    assert DEFAULTS["amx"].product != DEFAULTS["avx2"].product
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vectors, "processor_defaults", lambda: DEFAULTS[kind])
         patch.setattr(vectors, "TILE_BYTES", size)
         patch.setattr(vectors, "QUERIES", block[0])
         patch.setattr(vectors, "DOCUMENTS", block[1])
