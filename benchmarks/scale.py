@@ -322,7 +322,7 @@ def write_tables() -> None:
         else:
             by_phase.setdefault(row["phase"], {})[int(row["documents"])] = row
     sizes = sorted({documents for rows in by_phase.values() for documents in rows})
-    heads = ["phase", *(f"{size:,} documents" for size in sizes), "growth against work", "peak memory, MB"]
+    heads = ["phase", *(f"{size:,} documents" for size in sizes), "growth against data", "peak memory, MB"]
     lines = []
     for phase, rows in by_phase.items():
         seconds = [f"{float(rows[size]['seconds']):,.1f}" if size in rows else "" for size in sizes]
