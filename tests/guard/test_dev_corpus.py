@@ -1,5 +1,6 @@
 """The documents that dev queries are ranked among where encoding all of them takes long."""
 
+import shutil
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from opera.guard.dev_corpus import best_documents, dev_corpus, predicted_best_do
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.search import search_corpus
 from opera.training import trainer
-from opera.training.prepare import Prepared
+from opera.training.prepare import Prepared, encoder_of
 from small_runs import prepare
 
 
@@ -102,7 +103,8 @@ def test_the_best_documents_of_a_fine_tuned_model_are_predicted_from_few_documen
 
     tuned = Rotated(base.model, use_cache=False)
     best = best_documents(base, data, settings)
-    (predicted,) = predicted_best_documents(base, tuned, data, best, settings)
+    embeddings = [base.encode_corpus(data.joined, settings.corpus_text)]
+    (predicted,) = predicted_best_documents(embeddings, tuned, data, best, settings)
     sample = dev_corpus(data, best, settings, dev_corpora.GUARD_DOCUMENTS // 2)
     assert sum(encoded) == len(sample.joined.corpus) < len(data.joined.corpus)
     # the penalty of the regression moves some scores a little, so near ties may swap
@@ -137,3 +139,26 @@ def test_evaluations_during_training_rank_a_part_of_a_large_corpus(train, bert_m
     settings = {"max_steps": 2, "eval_steps": 1, "per_device_train_batch_size": 8}
     train(model=bert_model, method="ft", **settings)
     assert sizes == [100, 100]
+
+
+def test_a_cache_that_is_cleared_during_a_training_gets_the_base_models_embeddings_again(
+    train, prepared, bert_model, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
+    choose, seen = choice.Guard.choose, list[np.ndarray]()
+
+    def clear(guard: choice.Guard, fine_tuned: choice.Weights) -> Any:
+        shutil.rmtree(tmp_path / "cache")
+        return choose(guard, fine_tuned)
+
+    def predict(embeddings: Any, *arguments: Any) -> Any:
+        seen.append(embeddings[0][:])
+        return predicted_best_documents(embeddings, *arguments)
+
+    monkeypatch.setattr(choice.Guard, "choose", clear)
+    monkeypatch.setattr(choice, "predicted_best_documents", predict)
+    settings = {"max_steps": 3, "per_device_train_batch_size": 8, "learning_rate": 0.05, "refit": False}
+    train(model=bert_model, method="ft", **settings)
+    without_cache = encoder_of(prepared.model.encoder.model, prepared.settings)
+    base = without_cache.encode_corpus(prepared.data.with_splits.joined, prepared.settings.corpus_text)
+    np.testing.assert_allclose(seen[0], base, atol=1e-5)  # other batches round differently

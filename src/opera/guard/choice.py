@@ -18,7 +18,7 @@ from opera.core.terminal import counted, log
 from opera.data import Mixture
 from opera.data.splits import asks_about_known, known_fraction
 from opera.guard.dev_corpus import (
-    best_by_keywords,
+    best_before_training,
     best_documents,
     dev_corpus,
     joined_rankings,
@@ -125,7 +125,11 @@ class Guard:
             result = evaluate_dev(encoder, data, prepared.settings)
             self._most_documents = most_documents(prepared.is_static)
             all_ranked = len(data.joined.corpus) <= self._most_documents
-            self._best = [] if all_ranked else best_documents(encoder, data, prepared.settings)
+            self._best = (
+                []
+                if all_ranked
+                else best_before_training(encoder, data, keywords, prepared.settings)
+            )
         log_mean("dev", prepared.settings.metric_for_best_model, self._values(result))
         self.results: dict[float, Evaluation] = {0.0: result}
         self.encoding_is_cheap = all_ranked or prepared.is_static
@@ -206,17 +210,24 @@ class Guard:
         if self._dev is None:
             prepared, model = self.prepared, self.prepared.model.trained
             settings, data = prepared.settings, prepared.data.with_splits
-            fine_tuned.put_into(model)
-            rankings = [self._best]
-            if self.keywords is not None:
-                rankings.append(best_by_keywords(self.keywords, data))
             encoder = encoder_of(model, settings)
             if prepared.is_static:
-                rankings.append(best_documents(encoder, data, settings))
+                fine_tuned.put_into(model)
+                tuned_best = best_documents(encoder, data, settings)
             else:
-                base, sample = prepared.model.base_as_saved, joined_rankings(rankings)
-                rankings.append(predicted_best_documents(base, encoder, data, sample, settings))
-            self._dev = dev_corpus(data, joined_rankings(rankings), settings, self._most_documents)
+                # the base model shares these weights, and its embeddings may have left the cache
+                self.base.put_into(model)
+                base = prepared.model.base_as_saved
+                embeddings = [
+                    base.encode_corpus(data_set, settings.corpus_text)
+                    for data_set in data.data_sets
+                ]
+                fine_tuned.put_into(model)
+                tuned_best = predicted_best_documents(
+                    embeddings, encoder, data, self._best, settings
+                )
+            best = joined_rankings([self._best, tuned_best])
+            self._dev = dev_corpus(data, best, settings, self._most_documents)
             self.base.put_into(model)
             self.results[0.0] = evaluate_dev(prepared.model.base_as_saved, self._dev, settings)
         return self._dev

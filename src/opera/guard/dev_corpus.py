@@ -17,6 +17,7 @@ from opera.data import Mixture, Qrels, RetrievalData
 from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.evaluation import KeywordSearch
 from opera.retrieval.search import search_corpus, search_mapped
+from opera.retrieval.vectors import Vectors
 
 GUARD_DOCUMENTS, STATIC_GUARD_DOCUMENTS = 10_000, 100_000
 """Most documents that dev queries rank with a transformer and with a static model."""
@@ -46,12 +47,22 @@ def best_documents(
     ]
 
 
-def best_by_keywords(keywords: KeywordSearch, mixture: Mixture) -> list[NDArray[np.int64]]:
-    """Return what :func:`best_documents` does, by keyword search."""
-    return [
+def best_before_training(
+    base: Encoder, mixture: Mixture, keywords: KeywordSearch | None, settings: TrainSettings
+) -> list[NDArray[np.int64]]:
+    """Return what :func:`best_documents` does, for the base model and for keyword search.
+
+    The result has an array ``[rankings, k]`` per data set: first the base model's, then those of
+    keyword search, if there is any.
+    """
+    best = best_documents(base, mixture, settings)
+    if keywords is None:
+        return best
+    best_by_keywords = [
         keywords.rank(data_set, split="dev", depth=DEPTH).doc_rows.astype(np.int64)
         for data_set in mixture.data_sets
     ]
+    return joined_rankings([best, best_by_keywords])
 
 
 def corpus_during_training(
@@ -68,14 +79,12 @@ def corpus_during_training(
     """
     if len(mixture.joined.corpus) <= limit:
         return mixture
-    rankings = [best_documents(base, mixture, settings)]
-    if keywords is not None:
-        rankings.append(best_by_keywords(keywords, mixture))
-    return dev_corpus(mixture, joined_rankings(rankings), settings, limit)
+    best = best_before_training(base, mixture, keywords, settings)
+    return dev_corpus(mixture, best, settings, limit)
 
 
 def predicted_best_documents(
-    base: Encoder,
+    base_embeddings: Sequence[Vectors],
     fine_tuned: Encoder,
     mixture: Mixture,
     best: Sequence[NDArray[np.int64]],
@@ -88,7 +97,7 @@ def predicted_best_documents(
     regression, predicts its embeddings of all documents.
 
     Args:
-        base: the base model, whose embeddings of all documents are in the cache.
+        base_embeddings: for each data set, the base model's embeddings of all documents.
         fine_tuned: the fine-tuned model.
         mixture: the data sets.
         best: for each data set, an array ``[rankings, k]`` of document rows, best first.
@@ -96,19 +105,20 @@ def predicted_best_documents(
     """
     samples = dev_corpus(mixture, best, settings, GUARD_DOCUMENTS // 2).data_sets
     return [
-        _predicted_best(base, fine_tuned, data_set, sample, settings)
-        for data_set, sample in zip(mixture.data_sets, samples, strict=True)
+        _predicted_best(embeddings, fine_tuned, data_set, sample, settings)
+        for embeddings, data_set, sample in zip(
+            base_embeddings, mixture.data_sets, samples, strict=True
+        )
     ]
 
 
 def _predicted_best(
-    base: Encoder,
+    embeddings: Vectors,
     fine_tuned: Encoder,
     data: RetrievalData,
     sample: RetrievalData,
     settings: TrainSettings,
 ) -> NDArray[np.int64]:
-    embeddings = base.encode_corpus(data, settings.corpus_text)
     sample_rows = data.corpus.find_rows(sample.corpus.ids(np.arange(len(sample.corpus))))
     linear_map = ridge_regression(
         embeddings[sample_rows], fine_tuned.encode_corpus(sample, settings.corpus_text)[:]
