@@ -65,7 +65,7 @@ check: install ## lint and type-check
 	$(RUN)ruff format --check .
 	$(RUN)mypy
 
-bench: install ## speed beside other libraries, and the goals (at most 15 minutes on two slow idle cores); fills docs/benchmarks.md
+bench: install ## compare the speed with other libraries and with the goals (at most 15 minutes on two slow idle cores); fills docs/benchmarks.md
 	$(RUN)python benchmarks
 
 bench-all: install ## the same with more settings and rounds, and with FlagEmbedding (an hour)

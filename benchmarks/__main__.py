@@ -1,10 +1,10 @@
 """Compare OPERA's speed with other libraries, and with the goals in ``goals.py``.
 
     make bench        # the goals, at most 15 minutes on two slow idle cores
-    make bench-all    # more settings and rounds, and FlagEmbedding in an environment of its own
+    make bench-all    # more settings and rounds, also FlagEmbedding in a separate environment
 
-The programs take turns in processes of their own, so a ratio hardly depends on other work on the machine. Prints one
-table, keeps the results in ``benchmarks/results/KIND.json``, and fills docs/benchmarks.md.
+Each program runs in a separate process. The programs take turns, so other work on the machine slows all of them.
+Prints one table, keeps the results in ``benchmarks/results/KIND.json``, and fills docs/benchmarks.md.
 """
 
 from __future__ import annotations

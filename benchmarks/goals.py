@@ -67,12 +67,12 @@ class Result(NamedTuple):
 def keep(kind: str, results: list[Result], circumstances: dict[str, Any]) -> None:
     """Write results to the file of a kind of processor, and keep its older results of other names."""
     path = FOLDER / f"{kind}.json"
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     for result in results:
-        kept[result.name] = {
+        stored[result.name] = {
             "value": round(result.value, 3), "unit": result.unit, "details": result.details, **circumstances
         }  # fmt: skip
-    text = json.dumps(dict(sorted(kept.items(), key=place)), indent=1, ensure_ascii=False)
+    text = json.dumps(dict(sorted(stored.items(), key=place)), indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
 
 
@@ -96,14 +96,14 @@ def fill_page() -> None:
     """Write the results of all kinds next to each other into docs/benchmarks.md; bold ones miss their goal."""
     files = {kind: FOLDER / f"{kind}.json" for kind in KINDS}
     kinds = {kind: json.loads(path.read_text(encoding="utf-8")) for kind, path in files.items() if path.is_file()}
-    items = {name: result for kept in kinds.values() for name, result in kept.items()}
+    items = {name: result for stored in kinds.values() for name, result in stored.items()}
     rows = []
     for name, any_result in sorted(items.items(), key=place):
         goal, unit = GOALS.get(name), any_result["unit"]
         rows.append([name, goal_cell(goal, unit) if goal else ""])
-        for kept in kinds.values():
-            text = cell(kept[name]["value"], unit) if name in kept else ""
-            missed = goal and text and not goal.is_met(kept[name]["value"])
+        for stored in kinds.values():
+            text = cell(stored[name]["value"], unit) if name in stored else ""
+            missed = goal and text and not goal.is_met(stored[name]["value"])
             rows[-1].append(f"**{text}**" if missed else text)
     heads = ["", "goal", *(KINDS[kind] for kind in kinds)]
     fill(PAGE, {"processors": processor_table(kinds), "speed": table_lines(heads, rows)})
@@ -112,8 +112,8 @@ def fill_page() -> None:
 def processor_table(kinds: dict[str, dict[str, Any]]) -> str:
     """Format the processors of each kind, and when they were measured."""
     rows = []
-    for kind, kept in kinds.items():
-        results = list(kept.values())
+    for kind, stored in kinds.items():
+        results = list(stored.values())
         dates = sorted({result["date"] for result in results})
         processors = ", ".join(sorted({result["processor"] for result in results}))
         rows.append([KINDS[kind], processors, " to ".join(sorted({dates[0], dates[-1]})), f"`{kind}.json`"])

@@ -1,6 +1,6 @@
 """How long OPERA takes to load a table of pairs, compared with DuckDB alone.
 
-Both run in processes of their own. OPERA always reads with one thread.
+Each runs in a separate process. OPERA always reads with one thread.
 
 DuckDB reads the same file, numbers the distinct queries and documents, and groups the pairs of their numbers. Both must
 find equally many queries, documents and pairs.

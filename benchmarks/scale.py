@@ -160,7 +160,7 @@ def shared_commands(home: Path, model: Path, processes: int) -> dict[str, list[s
 
 
 def run_command(arguments: list[str], cache: Path, processes: int = 1) -> list[dict[str, Any]]:
-    """Run ``opera`` in processes of their own; return the seconds and the peak memory of each phase."""
+    """Run ``opera`` in one or more new processes; return the seconds and the peak memory of each phase."""
     report = cache.with_suffix(".json")
     launcher = [sys.executable]
     if processes > 1:

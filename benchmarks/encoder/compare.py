@@ -1,7 +1,8 @@
 """Training and encoding by OPERA, sentence-transformers and FlagEmbedding, on the same work, by turns.
 
-Every library works in a process of its own. They take turns, step by step, over the same texts in the same order, with
-the same lengths, precision, batches, temperature, AdamW and threads. A ratio is the median of the ratios of the rounds.
+Each library runs in a separate process. The libraries take turns, step by step, over the same texts in the same order.
+They use the same lengths, precision, batches, temperature, AdamW and threads. A ratio is the median of the ratios of
+the rounds.
 """
 
 from __future__ import annotations

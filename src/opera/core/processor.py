@@ -20,7 +20,7 @@ class Defaults(NamedTuple):
     Attributes:
         packs: whether transformers read texts without padding, with OPERA's attention and dropout.
         precision: what ``auto`` means for a transformer.
-        torch_attention: precisions in which torch's attention is faster, if there is no dropout.
+        torch_attention: the precisions for which torch's attention without dropout is faster.
     """
 
     packs: bool

@@ -281,8 +281,8 @@ def _save_and_measure(
         mixing_weight: λ.
 
     Returns:
-        The models on test, by their keys in ``measures.json``; the final model as the user will
-        load it. And the final model's encoder.
+        The results on test by model, with the keys of ``measures.json``, and the final model's
+        encoder. OPERA measures the final model as the user will load it.
     """
     prepared, model, results = session.prepared, session.prepared.model.trained, {"base": base}
     embeddings = None if guard is None else guard.embeddings
