@@ -11,6 +11,7 @@ from opera.core.errors import DataError
 from opera.data import Mixture, RetrievalData, load_all, load_data
 from opera.data.copies import text_keys
 from opera.data.decisions import read_decisions, with_decisions
+from opera.data.id_lists import cut
 from opera.data.retrieval_data import with_relevant_grade
 from tiny_world import data_from_dicts, judged, with_drawn_splits
 
@@ -45,7 +46,7 @@ def test_wrong_pairs_leave_train_and_dev_missing_ones_enter_and_test_stays(make_
     assert relevant(changed, "train") == train - {wrong[0]} | {(query, other)}
     assert relevant(changed, "dev") == dev - {wrong[1]}
     assert relevant(changed, "test") == test
-    assert changed.notes[-2] == f"{path}: 5 of 6 decisions match {data.title}; OPERA ignores the rest"
+    assert changed.notes[-2] == f"{path}: 5 of 6 decisions match {data.title}; OPERA ignores query 'q', document 'd'"
     assert changed.notes[-1] == f"2 pairs removed, 1 added, 1 confirmed by {path}"
     confirmed = np.isin(text_keys(changed, changed.split("train")), mixture.decided[0].confirmed)
     assert confirmed.sum() == 2  # the correct pair and the one that was missing
@@ -166,6 +167,42 @@ def test_a_list_of_other_texts_is_refused(name, make_beir, tmp_path):
         decided(data, [write(path, [tuple(row.values())], ",".join(row))])
 
 
+def test_decisions_survive_a_new_export_with_other_row_numbers(tmp_path):
+    """Ids that are row numbers change with a new order and with more rows."""
+    pairs = [(f"question {number}", f"answer {number} " + "word " * 500) for number in range(12)]
+    data = load_data(pairs)
+    columns = data.queries.ids(), data.corpus.ids(), data.queries.texts(), data.corpus.texts()
+    rows = [(*row[:3], cut(row[3], 200), "wrong") for row in zip(*columns, strict=True)][:8]
+    names = "query_id,doc_id,query,document,decision"
+    path = write(tmp_path / "d.csv", [*rows, ("1", "1", "question 2", "gone", "wrong")], names)
+    exported = [("new", "new"), *reversed(pairs), (" question  1", pairs[1][1])]
+    changed = decided(load_data(exported), [path])
+    assert changed.notes[-2] == (
+        f"{path}: 8 of 9 decisions match {changed.title} (7 by text, as their ids do not match); "
+        "OPERA ignores query '1', document '1'"
+    )
+    split = changed.split("train")
+    assert sorted(changed.queries.texts(split.query_rows[split.query_index])) == [
+        "new", "question 10", "question 11", "question 8", "question 9",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shown", "removed"), [("the same start…", 0), ("the same start, a", 1), ("the same start, b…", 2)]
+)
+def test_a_shortened_text_stands_for_one_text_and_its_copies(shown, removed, tmp_path):
+    rows = [("q", "the same start, a"), ("q", "the same start, b"), ("q", "the same  start, b"), ("r", "other")]
+    documents = {str(row): text for row, (_, text) in enumerate(rows)}
+    qrels = {"train": {"q": {"0": 1, "1": 1, "2": 1}, "r": {"3": 1}}, "test": {"r": {"3": 1}}}
+    data = data_from_dicts("m", corpus=documents, queries={"q": "a query", "r": "r"}, qrels=qrels)
+    row = ("x", "x", "a query", shown.replace(",", ";"), "wrong")
+    path = write(
+        tmp_path / "d.csv", [row, ("r", "3", "r", "other", "correct")], "query_id,doc_id,query,document,decision"
+    )
+    path.write_text(path.read_text().replace(shown.replace(",", ";"), f'"{shown}"'))
+    assert len(relevant(data, "train")) - len(relevant(decided(data, [path]), "train")) == removed
+
+
 def test_a_second_round_may_confirm_what_the_first_added(make_beir, tmp_path):
     data = load_data(make_beir())
     train = relevant(data, "train")
@@ -220,8 +257,8 @@ def test_fewer_than_half_matching_decisions_are_refused(make_beir, tmp_path):
         rows = [(f"0{query}" if row < unknown else query, doc, "correct") for row, (query, doc) in enumerate(pairs)]
         path = write(tmp_path / "d.csv", [*rows, ("nowhere", "nowhere", "")])
         if unknown == 3:
-            notes = decided(data, [path]).notes
-            assert f"{path}: 3 of 6 decisions match {data.title}; OPERA ignores the rest" in notes
+            note = decided(data, [path]).notes[-2]
+            assert note.startswith(f"{path}: 3 of 6 decisions match {data.title}; OPERA ignores query ")
         else:
             with pytest.raises(DataError, match="2 of 6 decisions match"):
                 decided(data, [path])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from opera.data import Mixture, load_all, load_data
-from opera.data.id_lists import with_teacher
+from opera.data.list_matching import with_teacher
 from tiny_world import write_table
 
 LINES = [("train0", "d0", 1.5), ("train0", "d7", -2.25), ("train1", "d0", 0.0)]
@@ -31,4 +31,6 @@ def test_pairs_that_the_data_lack_are_noted(beir, tmp_path):
     path = write(tmp_path / "t.tsv")
     path.write_text(path.read_text() + "1\ttrain0\t3\tnowhere\n")
     data = with_teacher(load_all([beir]), path).joined
-    assert data.notes[-1] == f"{path}: 3 of 4 scores match {data.title}; OPERA ignores the rest"
+    assert (
+        data.notes[-1] == f"{path}: 3 of 4 scores match {data.title}; OPERA ignores query 'train0', document 'nowhere'"
+    )

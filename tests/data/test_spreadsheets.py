@@ -14,7 +14,7 @@ from opera.data import Mixture
 from opera.data.decisions import read_decisions
 from opera.data.delimited_tables import FORMULA as START
 from opera.data.delimited_tables import with_apostrophes, without_apostrophe_sql
-from opera.data.id_lists import with_teacher
+from opera.data.list_matching import with_teacher
 from opera.data.relation import Relation
 from opera.labels.review import write_review
 from opera.run_folder.folder import RunWriter

@@ -12,7 +12,7 @@ import opera
 from commands import opera_here
 from opera.config.recipe import make_recipe
 from opera.data import Mixture, load_all, load_data
-from opera.data.id_lists import with_teacher
+from opera.data.list_matching import with_teacher
 from opera.deployment import export as export_module
 from opera.training.build import build_training_set
 from opera.training.prepare_data import prepare_data

@@ -16,7 +16,8 @@ from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
 from opera.data.copies import text_keys
-from opera.data.id_lists import IdList, match_pairs, read_lists
+from opera.data.id_lists import IdList, read_lists
+from opera.data.list_matching import match_pairs
 from opera.data.mixture import Mixture
 from opera.data.pairs import DecidedPairs, pair_keys, split_keys
 from opera.data.qrels import Qrels

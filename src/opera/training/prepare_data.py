@@ -20,7 +20,7 @@ from opera.data.copies import (
     text_keys,
 )
 from opera.data.decisions import with_decisions
-from opera.data.id_lists import with_teacher
+from opera.data.list_matching import with_teacher
 from opera.data.retrieval_data import with_relevant_grade
 from opera.data.splits import (
     ExpectedDocuments,
