@@ -130,7 +130,7 @@ def test_a_page_has_missing_labels_losses_gains_and_pairs_and_a_table_has_no_que
     assert Counter(item["list"] for item in items) == {"pairs": 70, "missing": 20, "changed": 10}
     assert changed == [f"losses{n}" for n in range(7)] + [f"gains{n}" for n in range(3)]
     items[0]["query"] = "=1+1"
-    review.write_review(tmp_path / "r.csv", "title", "train", part, items)
+    review.write_review(tmp_path / "r.csv", "title", "train", part, items, review.NextStep("d.csv", "opera"))
     rows = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
     assert (len(rows), rows[0]["query"]) == (90, "'=1+1")
 
@@ -151,16 +151,28 @@ def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(run, 
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.on("dialog", lambda dialog: failures.append("a script of the data ran"))
         page.goto(page_file.as_uri())
+        marks = 0
         for number, item in enumerate(items):
             assert page.inner_text(".query").startswith(HOSTILE)
+            marks += page.locator("mark").count()
             page.keyboard.press("x" if item["stratum"] != "unlisted" else "c")
             if number == 20:
                 page.reload()
         page.keyboard.press("u")
         page.keyboard.press("z")
+        assert marks > 0, "words that query and document share are marked"
+        left = (
+            len(data_of(page_file)["items"])
+            - 40
+            - sum(item["list"] == "changed" for item in data_of(page_file)["items"])
+        )
+        assert page.inner_text("#left").startswith(f"{left} left to decide.")
         estimate = page.inner_text("#estimate")
         with page.expect_download() as download:
             page.click("#save")
+        assert download.value.suggested_filename == data_of(page_file)["next"]["file"]
+        assert page.inner_text("#next").startswith("Saved 40 decisions as data_decisions.csv")
+        assert page.inner_text("#next code") == data_of(page_file)["next"]["command"]
         decisions = tmp_path / "decisions.csv"
         download.value.save_as(decisions)
         page.set_viewport_size({"width": 390, "height": 844})
@@ -184,11 +196,24 @@ def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(run, 
         assert listed.isdisjoint((row["query_id"], row["doc_id"]) for row in csv.DictReader(file))
 
 
-def test_decisions_of_earlier_rounds_are_in_the_printed_command(trained, tmp_path, run_opera):
-    shutil.copytree(trained.path, tmp_path / "run")
-    record = json.loads((tmp_path / "run" / "run.json").read_text())
-    record["settings"]["decisions"] = ["decisions.csv"]
-    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
-    printed = run_opera("review", tmp_path / "run").stdout
-    printed = " ".join(printed.split())
-    assert printed.endswith("as decisions2.csv; then train with --decisions decisions.csv --decisions decisions2.csv")
+def test_the_next_command_repeats_the_run_with_the_decisions_of_all_rounds(trained, tmp_path, run_opera, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(trained.path, "a run")
+    record = json.loads(Path("a run", "run.json").read_text())
+    Path("a run-2").mkdir()
+    for earlier, options in (
+        ([], "--decisions DATA_decisions.csv"),
+        (["DATA_decisions.csv"], "--decisions DATA_decisions.csv --decisions DATA_decisions2.csv"),
+    ):
+        data = Path(record["data"]["source"]).stem
+        record["settings"]["decisions"] = [name.replace("DATA", data) for name in earlier]
+        Path("a run", "run.json").write_text(json.dumps(record))
+        step = data_of(opera.review("a run"))["next"]
+        assert step["file"] in options.replace("DATA", data).split()[-1]
+        model = f"--model {record['model']['source']} --config 'a run/model/recipe.yaml'"
+        command = f"opera train {record['data']['source']} {model} --out 'a run-3' {options.replace('DATA', data)}"
+        assert step["command"] == command
+        printed = run_opera("review", "a run").stdout
+        assert f"  {command}\n" in printed, "one line, however long"
+    step = data_of(opera.review("a run", split="test"))["next"]
+    assert step["command"] == f"opera report 'a run' --decisions {data}_test_decisions.csv"

@@ -272,22 +272,21 @@ def review(
     The page opens from disk and saves your decisions.
     """
     from opera.run_folder.folder import Run
+    from opera.run_folder.review import next_step
     from opera.run_folder.review import review as write_review
 
     file = write_review(run, out, items=items, split=split, overwrite=overwrite)
-    if file.suffix == ".csv":
-        name, advice = file.name, "fill the column decision with wrong or correct"
-    else:
-        name = "test_decisions.csv" if split == "test" else "decisions.csv"
-        advice = "open it in a browser, decide, and save the decisions"
-    earlier = [] if split == "test" else Run.open(run).settings["decisions"] or []
-    if name in [Path(path).name for path in earlier]:
-        name = f"decisions{len(earlier) + 1}.csv"
-        advice += f" as {name}"
-    command = f"opera report {shown_path(run)}" if split == "test" else "train with"
-    options = " ".join(f"--decisions {shown_path(path)}" for path in (*earlier, name))
-    show(
-        as_json,
-        lambda: {"file": str(file), "next": f"{advice}; then {command} {options}"},
-        lambda screen: screen.lines(f"{shown_path(file)}: {advice}; then {command} {options}"),
+    is_table = file.suffix == ".csv"
+    step = next_step(Run.open(run), split, str(file) if is_table else None)
+    advice = (
+        "fill the column decision with wrong or correct"
+        if is_table
+        else f"open it in a browser, decide, and save the decisions as {step.file}"
     )
+
+    def print_next_step(screen: Screen) -> None:
+        screen.lines(f"{shown_path(file)}: {advice}; then")
+        screen.commands(step.command)
+
+    values = {"file": str(file), "next": advice, "command": step.command}
+    show(as_json, lambda: values, print_next_step)

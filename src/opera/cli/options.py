@@ -348,6 +348,10 @@ class Screen:
             if line is not None:
                 self._console.print(printable(line), style=style, **options)
 
+    def commands(self, *commands: str) -> None:
+        """Print commands, each on one line however long it is, so that one can paste it."""
+        self.lines(*(f"  {command}" for command in commands), soft_wrap=True)
+
     def heading(self, text: str) -> None:
         """Print a line in bold."""
         self.lines(text, style="bold")

@@ -280,7 +280,9 @@ def print_next(screen: Screen, run: Run, grid: Path | None = None) -> None:
     }
     width = max(map(len, commands.values()))
     screen.heading("\nNext:")
-    screen.lines(*(f"  {command:{width}}  {purposes[name]}" for name, command in commands.items()))
+    screen.commands(
+        *(f"{command:{width}}  # {purposes[name]}" for name, command in commands.items())
+    )
 
 
 def how_to_use(run: Run) -> str:
@@ -330,11 +332,13 @@ def print_quickstart(screen: Screen, run: Run) -> None:
     screen.heading(f"\nThe model: {run.model_path}")
     screen.lines(how_to_use(run))
     print_next(screen, run)
+    from opera.data.names import command_words
+
     opera = sys.argv[0] if Path(sys.argv[0]).name == "opera" else "opera"
     screen.heading("\nWith your own data:")
-    screen.lines(
-        f"  {opera} inspect {run.record.data.source} --model minilm",
-        f"  {opera} train python:YOUR_PACKAGE --model minilm --out yours",
+    screen.commands(
+        f"{opera} inspect {command_words(run.record.data.source)} --model minilm",
+        f"{opera} train python:YOUR_PACKAGE --model minilm --out yours",
     )
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,9 +32,9 @@ from opera.data.id_lists import cut
 from opera.data.pairs import TrainingPairs
 from opera.labels.estimate import FirstVisits, NoisyLabels
 
-LONG, SHORT = 2000, 300
-"""Characters of the text to judge (also in ``suspicious_pairs.csv``), and of other documents of the
-query."""
+WHOLE, LONG, SHORT = 20_000, 2000, 300
+"""Characters of the text to judge, of a text in ``suspicious_pairs.csv``, and of other documents of
+the query."""
 OTHER_DOCUMENTS = 2
 """Other labelled documents of the query in an item."""
 REVIEW_PATTERN = ("worst",) * 3 + ("listed",) * 2 + ("unlisted",) * 2
@@ -90,8 +90,8 @@ class Labelled:
         query_row = self.query_rows[[query_index]]
         return {
             "query_id": self.data.queries.ids(query_row)[0],
-            "query": cut(self.data.queries.texts(query_row)[0], LONG),
-            **self.document(doc_row, LONG),
+            "query": cut(self.data.queries.texts(query_row)[0], WHOLE),
+            **self.document(doc_row, WHOLE),
             "first_rank": NOT_KNOWN,
             "others": [self.document(other, SHORT) for other in other_doc_rows],
             "why": why,
@@ -231,8 +231,25 @@ def chosen_items(part: Mapping[str, Any], changed: Mapping[str, Any], items: int
     ]
 
 
+class NextStep(NamedTuple):
+    """What to do with the decisions of a page.
+
+    Attributes:
+        file: the name of the file that the page saves.
+        command: the command that uses it.
+    """
+
+    file: str
+    command: str
+
+
 def write_review(
-    file: Path, title: str, split: str, part: Mapping[str, Any], items: list[dict[str, Any]]
+    file: Path,
+    title: str,
+    split: str,
+    part: Mapping[str, Any],
+    items: list[dict[str, Any]],
+    next_step: NextStep,
 ) -> None:
     """Write a page, or a table with an empty column ``decision`` if the file ends in ``.csv``.
 
@@ -241,7 +258,7 @@ def write_review(
     if file.suffix == ".csv":
         replace_file(file, partial(_write_table, split=split, items=items))
     else:
-        text = page(title, split, part, items)
+        text = page(title, split, part, items, next_step)
         replace_file(file, partial(Path.write_text, data=text, encoding="utf-8"))
 
 
@@ -257,7 +274,13 @@ def _write_table(file: Path, split: str, items: list[dict[str, Any]]) -> None:
         writer.writerows(with_apostrophes(pa.Table.from_pylist(rows)).to_pylist())
 
 
-def page(title: str, split: str, part: Mapping[str, Any], items: list[dict[str, Any]]) -> str:
+def page(
+    title: str,
+    split: str,
+    part: Mapping[str, Any],
+    items: list[dict[str, Any]],
+    next_step: NextStep,
+) -> str:
     """Return the HTML page.
 
     Args:
@@ -265,6 +288,7 @@ def page(title: str, split: str, part: Mapping[str, Any], items: list[dict[str, 
         split: ``train`` or ``test``.
         part: ``strata`` with their numbers of pairs, and OPERA's ``estimate``.
         items: from :func:`chosen_items`.
+        next_step: what the page advises after the decisions are saved.
     """
     # The browser stores decisions under this key, which does not depend on the number of items.
     pairs = [(pair["query_id"], pair["doc_id"]) for pair in part["pairs"]]
@@ -276,6 +300,7 @@ def page(title: str, split: str, part: Mapping[str, Any], items: list[dict[str, 
         "confirmed": part["confirmed"],
         "estimate": part["estimate"],
         "items": items,
+        "next": next_step._asdict(),
         "key": hashlib.sha256(identity.encode()).hexdigest()[:16],
     }
     # The JSON is inside a script element, which no text may close.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
+import shlex
+from itertools import count
+from pathlib import Path, PurePath
 
 from opera.core.arguments import user_path, whole_number
 from opera.core.errors import SettingError
 from opera.core.files import check_output
-from opera.data.names import source_title
-from opera.labels.review import SUFFIXES, chosen_items, write_review
-from opera.run_folder.folder import REVIEW_FILE, TEST_REVIEW_FILE, Run
+from opera.data.names import command_words, source_name, source_title
+from opera.labels.review import SUFFIXES, NextStep, chosen_items, write_review
+from opera.run_folder.folder import RECIPE_FILE, REVIEW_FILE, TEST_REVIEW_FILE, Run
 
 
 def review(
@@ -57,5 +60,49 @@ def review(
     chosen = chosen_items(contents[split], contents["changed"], items)
     labels = "Labels" if split == "train" else "Test labels"
     title = f"{labels} of {source_title(run.record.data.source)} in {run.path.name}"
-    write_review(file, title, split, contents[split], chosen)
+    write_review(file, title, split, contents[split], chosen, next_step(run, split))
     return file
+
+
+def next_step(run: Run, split: str, file: str | None = None) -> NextStep:
+    """Return the file of a review's decisions, and the command that uses it.
+
+    After a review of train, the command repeats the run with the decisions of all rounds, and
+    writes to a new folder. After a review of test, it measures the run with the corrected labels.
+
+    Args:
+        run: the reviewed run.
+        split: the reviewed split.
+        file: the file of the decisions; by default a name that no earlier round has.
+    """
+    earlier = [] if split == "test" else [str(path) for path in run.settings["decisions"] or []]
+    if file is None:
+        source = run.record.data.source
+        data = (
+            run.path.name if run.record.sets else source_name(source) or PurePath(str(source)).stem
+        )
+        name = re.sub(r"[^\w-]+", "-", data).strip("-")
+        name += "_test_decisions" if split == "test" else "_decisions"
+        used = {PurePath(path).name for path in earlier}
+        names = (f"{name}{number}.csv" for number in ("", *range(2, len(used) + 2)))
+        file = next(name for name in names if name not in used)
+    command = ["opera report", shlex.quote(str(run.path))] if split == "test" else _train_again(run)
+    decisions = [f"--decisions {shlex.quote(path)}" for path in (*earlier, file)]
+    return NextStep(file, " ".join([*command, *decisions]))
+
+
+def _train_again(run: Run) -> list[str]:
+    """Return the words that train on a run's data once more, with its settings, to a new folder."""
+    record = run.record
+    sources = [data.source for data in record.sets] if record.sets else [record.data.source]
+    first, *also = map(command_words, sources)
+    folders = (run.path.with_name(f"{run.path.name}-{number}") for number in count(2))
+    new_folder = next(folder for folder in folders if not folder.exists())
+    recipe = run.model_path / RECIPE_FILE
+    return [
+        f"opera train {first}",
+        *(f"--also {source}" for source in also),
+        f"--model {shlex.quote(record.model.source)}",
+        *([f"--config {shlex.quote(str(recipe))}"] if recipe.exists() else []),
+        f"--out {shlex.quote(str(new_folder))}",
+    ]

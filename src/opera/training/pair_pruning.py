@@ -37,7 +37,7 @@ from opera.training.callbacks import SamplerCallback, nest
 from opera.training.distinct_batches import DistinctSampler
 from opera.training.documents import DocumentPool
 from opera.training.observed_loss import ObservedLoss, temperature_of
-from opera.training.pair_review import noisy_rows, review_items
+from opera.training.pair_review import AFTER_REVIEW, noisy_rows, review_items
 from opera.training.pretrained_scores import pretrained_scores
 from opera.training.sampler import Sampler
 from opera.training.script_prompts import encode_texts, with_list_prompts
@@ -203,7 +203,7 @@ class PairPruning(SamplerCallback):
         batches = self._trained_batches(name, "review")
         contents = review_items(batches.data_set, batches.sampler, self._seed)
         chosen = chosen_items(contents, {}, whole_number(items, "items", 1))
-        write_review(file, "Rows of the data set", "train", contents, chosen)
+        write_review(file, "Rows of the data set", "train", contents, chosen, AFTER_REVIEW)
         return file
 
     def _trained_batches(self, name: str, function: str) -> TrainerBatches:

@@ -9,9 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.labels.estimate import NoisyLabels, estimate
-from opera.labels.review import Item, Labelled, training_items
+from opera.labels.review import Item, Labelled, NextStep, training_items
 from opera.training.sampler import Sampler
 from opera.training.user_pairs import UserPairs
+
+AFTER_REVIEW = NextStep(
+    "decisions.csv",
+    """\
+import csv
+
+with open("decisions.csv", encoding="utf-8", newline="") as file:
+    wrong = {int(row["doc_id"]) for row in csv.DictReader(file) if row["decision"] == "wrong"}
+dataset = dataset.select(row for row in range(len(dataset)) if row not in wrong)
+""",
+)
+"""Python that removes the wrong rows."""
 
 
 @dataclass(frozen=True)
