@@ -139,6 +139,16 @@ def test_each_of_several_data_sets_has_its_weight(tmp_path, words, static_model,
     assert "rank" in opera_here(run.path, [*shlex.split(search), "--json"], monkeypatch, capsys).stdout
 
 
+def test_the_first_sentence_counts_the_questions_with_a_right_document(run):
+    table = run.per_query()
+    base, final, words = (int(sum(table[f"{model} Success@10"].to_pylist())) for model in ("base", "final", "bm25"))
+    before = "as before" if base == final else f"it was for {base} before"
+    assert run.headlines[0] == (
+        f"The right document is among the first ten for {final} of {len(table)} questions; {before}. "
+        f"Keyword search finds it for {words}."
+    )
+
+
 def test_data_sets_of_the_same_name_keep_their_weights_and_indexes(tmp_path, static_model):
     first, second = write_words(tmp_path / "a" / "same"), write_beir(tmp_path / "b" / "same")
     run = opera.adapt(first, also=[second], model=static_model, out=tmp_path / "run", **HYBRID)
@@ -193,7 +203,7 @@ def per_query(bm25: float, final: float, hybrid: float) -> pa.Table:
 @pytest.mark.parametrize(
     ("bm25", "weight", "first", "last"),
     [
-        (0.5, 0.6, "Keyword search (BM25) alone is better", "search with both, or try a larger base model."),
+        (0.5, 0.6, "Keyword search (BM25) alone is better", "against the final model; BM25 alone: 50.0."),
         (0.2, 0.3, "Better: ", "against the final model; BM25 alone: 20.0."),
         (0.2, 0.0, "Better: ", "no gain on dev, so its weight is 0; BM25 alone: 20.0."),
     ],
@@ -205,10 +215,11 @@ def test_the_verdict_says_first_that_keyword_search_is_better(tmp_path, bm25, we
     values = {"bm25": bm25, "base": 0.3, "final": 0.33, "hybrid": 0.4}
     writer, _ = write_unfinished_run(tmp_path / "run", {}, data="data", chosen=guard_record())
     record = opera.Run(writer.path).record.model_copy(update={"keywords": keywords})
-    measures = {model: {MEASURE: mean} for model, mean in values.items()}
+    measures = {model: {MEASURE: mean, "Success@10": 0.5} for model, mean in values.items()}
     lines = headlines(RunSummary.of(writer.path, record, measures, per_query(bm25, 0.33, 0.4)))
-    assert lines[0].startswith(first)
-    assert lines[-1].endswith(last)
+    assert lines[1].startswith(first)
+    assert lines[-2].endswith(last)
+    assert lines[-1] == "Next: search with the final model and keyword search together."
 
 
 def test_evaluate_and_search_use_the_weight_of_a_run_and_say_so(run, monkeypatch, capsys):

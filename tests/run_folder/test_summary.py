@@ -1,5 +1,6 @@
 """The summary of a run: each fact once, for every reader."""
 
+import dataclasses
 import html
 import re
 from typing import Any
@@ -7,8 +8,15 @@ from typing import Any
 import pytest
 
 from grids import guard_record
-from opera.run_folder.record import GuardedMeasure, GuardRecord
-from opera.run_folder.summary import RunSummary, verdict_of, verdict_sentence, warnings_of
+from opera.run_folder.record import GuardedMeasure, GuardRecord, NoisyLabelsRecord
+from opera.run_folder.summary import (
+    NEXT_STEPS,
+    RunSummary,
+    next_step_sentence,
+    verdict_of,
+    verdict_sentence,
+    warnings_of,
+)
 
 
 def test_all_readers_show_the_facts_of_the_summary(trained):
@@ -30,6 +38,31 @@ def test_all_readers_show_the_facts_of_the_summary(trained):
     assert (values["verdict"], values["measures"]) == (summary.verdict, trained.measures)
     assert values["changes"]["nDCG@10"] == vars(change)
     assert values["guard"] == guard.model_dump()
+
+
+def summary_of(trained, **changes: Any) -> RunSummary:
+    return dataclasses.replace(trained.summary, bm25=None, hybrid=None, **changes)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "low", "sentence"),
+    [
+        ("better", 0.0, "Next: use the final model"),
+        ("better", 0.2, "Next: review the labels that look wrong"),
+        ("base model kept", 0.0, "Next: keep the base model; more labels, or another base model"),
+        ("worse on test", 0.0, "Next: keep the base model"),
+        ("too few dev queries to tell (3 of 20)", 0.0, "Next: collect more labels; a verdict needs 20"),
+    ],
+)
+def test_a_verdict_ends_with_what_to_do(trained, verdict, low, sentence):
+    labels = NoisyLabelsRecord(noise_rate=low, low=low, high=low, suspicious=1, visited=9999, unvisited=0)
+    record = trained.record.model_copy(update={"noisy_labels": labels})
+    assert next_step_sentence(summary_of(trained, record=record, verdict=verdict)).startswith(sentence)
+
+
+def test_every_verdict_has_a_next_step():
+    verdicts = [verdict_of(record(**changes)) for changes, *_ in VERDICTS]
+    assert {verdict for verdict in verdicts if not verdict.startswith("too few")} == NEXT_STEPS.keys()
 
 
 def test_the_next_commands_name_the_run(trained):
@@ -60,30 +93,30 @@ TEST = "nDCG@10 30.0 -> 33.8 (+3.8, 95% interval +0.1 to +7.5) on 120 test queri
 FEW = "Too few dev queries to tell (19 of 20): "
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence", "gain"),
-    [
-        ({}, f"Better: {TEST}", True),
-        ({"test": None}, "Better on dev: nDCG@10 30.0 -> 34.0 (+4.1, 95% interval +2.0 to +6.1) on 120 dev", False),
-        ({"test": measured(-0.01, 0.05)}, "Better on dev, not confirmed on test: nDCG", False),
-        ({"test": measured(-0.05, -0.01)}, "Better on dev, worse on test: nDCG", False),
-        ({"dev_verdict": "same"}, "Better on test, not confirmed on dev: nDCG", False),
-        ({"dev_verdict": "same", "test": None}, "No significant gain: nDCG", False),
-        ({"dev_verdict": "same", "test": measured(-0.01, 0.05)}, "No significant gain: nDCG", False),
-        ({"dev_verdict": "same", "test": measured(-0.05, -0.01)}, "Worse on test: nDCG", False),
-        ({"dev_verdict": "same", "dev_queries": 19}, f"{FEW}nDCG", False),
-        ({"dev_verdict": "kept", "mixing_weight": 0}, "Base model kept: fine-tuning changes nDCG", False),
-        (
-            {
-                "dev_verdict": "kept",
-                "mixing_weight": 0,
-                **dict.fromkeys(("dev", "test"), measured(0, 0, fine_tuned=0.25)),
-            },
-            "Base model kept: fine-tuning changes nDCG@10 30.0 -> 25.0 (−5.0) on 120 dev queries",
-            False,
-        ),
-    ],
-)
+VERDICTS: list[tuple[dict[str, Any], str, bool]] = [
+    ({}, f"Better: {TEST}", True),
+    ({"test": None}, "Better on dev: nDCG@10 30.0 -> 34.0 (+4.1, 95% interval +2.0 to +6.1) on 120 dev", False),
+    ({"test": measured(-0.01, 0.05)}, "Better on dev, not confirmed on test: nDCG", False),
+    ({"test": measured(-0.05, -0.01)}, "Better on dev, worse on test: nDCG", False),
+    ({"dev_verdict": "same"}, "Better on test, not confirmed on dev: nDCG", False),
+    ({"dev_verdict": "same", "test": None}, "No significant gain: nDCG", False),
+    ({"dev_verdict": "same", "test": measured(-0.01, 0.05)}, "No significant gain: nDCG", False),
+    ({"dev_verdict": "same", "test": measured(-0.05, -0.01)}, "Worse on test: nDCG", False),
+    ({"dev_verdict": "same", "dev_queries": 19}, f"{FEW}nDCG", False),
+    ({"dev_verdict": "kept", "mixing_weight": 0}, "Base model kept: fine-tuning changes nDCG", False),
+    (
+        {
+            "dev_verdict": "kept",
+            "mixing_weight": 0,
+            **dict.fromkeys(("dev", "test"), measured(0, 0, fine_tuned=0.25)),
+        },
+        "Base model kept: fine-tuning changes nDCG@10 30.0 -> 25.0 (−5.0) on 120 dev queries",
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence", "gain"), VERDICTS)
 def test_no_more_is_said_than_dev_and_test_say(changes, sentence, gain):
     assert verdict_sentence(record(**changes)).startswith(sentence)
     assert len(verdict_sentence(record(**changes)).split()) <= 25

@@ -190,10 +190,6 @@ def _print_run(screen: Screen, run: Run) -> None:
     print_next(screen, run)
 
 
-NOISY = 0.05
-"""OPERA gives advice about noisy labels if the interval of the noise rate lies above this."""
-
-
 def print_before_after(screen: Screen, run: Run) -> None:
     """Print the verdict, the final model's weights, how many labels look wrong, and the measures
     on test.
@@ -219,7 +215,7 @@ def print_labels(screen: Screen, run: Run) -> None:
     Recommend ``denoise`` if the labels are noisy.
     """
     from opera.run_folder.folder import SUSPICIOUS_FILE
-    from opera.run_folder.summary import labels_sentence
+    from opera.run_folder.summary import NOISY, labels_sentence
 
     if (estimate := run.record.noisy_labels) is not None:
         is_noisy = estimate.low >= NOISY

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 PRIMARY = "nDCG@10"
 """The measure that chooses and compares models, unless ``metric_for_best_model`` is set."""
 RECALL = "R@20"
-DEFAULT_MEASURES = (PRIMARY, RECALL, "RR@10", "Success@10")
+SUCCESS = "Success@10"
+DEFAULT_MEASURES = (PRIMARY, RECALL, "RR@10", SUCCESS)
 LEVEL = 0.95
 TAIL = (1 - LEVEL) / 2
 """The probability that a value lies above, or below, its 95% interval."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from opera.core.errors import DataError
-from opera.core.figures import PRIMARY, column
+from opera.core.figures import PRIMARY, SUCCESS, column
 from opera.core.terminal import counted
 from opera.data import Mixture, RetrievalData
 from opera.data.decisions import Decisions, read_decisions
@@ -23,7 +23,7 @@ from opera.experiments.groups import Group
 from opera.run_folder.folder import Run
 from opera.run_folder.summary import Change
 
-CORRECTED = (PRIMARY, "RR@10", "Success@10")
+CORRECTED = (PRIMARY, "RR@10", SUCCESS)
 """Measures that need only the ten best documents of a query."""
 MODELS = ("base", "final")
 Labels = Mapping[str, Mapping[str, int]]

@@ -30,18 +30,36 @@ def recommended(table: ResultsTable, baseline: str | None) -> str:
 
 
 def conclusion(table: ResultsTable, baseline: str | None) -> str:
-    """Say which model to use, without the full stop; first of all whether BM25 beats every model.
+    """Say whether a model is better than the base model, which one to use, and whether the method
+    matters, without the last full stop. If BM25 beats every model, that comes first.
 
     See :func:`recommended`.
     """
     best = max(table.base[PRIMARY], *(row.measures[PRIMARY].mean for row in table.rows))
-    sentence = _model_to_use(table, baseline)
-    if table.bm25 is None or table.bm25[PRIMARY] <= best:
-        return sentence
-    return (
-        f"Keyword search (BM25) ranks better than every model: {PRIMARY} "
-        f"{in_points(table.bm25[PRIMARY])} against {in_points(best)}. {sentence}"
-    )
+    sentences = [_gains(table), _model_to_use(table, baseline)]
+    if table.bm25 is not None and table.bm25[PRIMARY] > best:
+        sentences.insert(
+            0,
+            f"Keyword search (BM25) ranks better than every model: {PRIMARY} "
+            f"{in_points(table.bm25[PRIMARY])} against {in_points(best)}",
+        )
+    return ". ".join(filter(None, sentences))
+
+
+def _gains(table: ResultsTable) -> str | None:
+    """Say which methods are better than the base model; ``None`` for a single method."""
+    tested = {row.method: row.gain for row in table.rows if row.gain is not None}
+    better = {method: gain for method, gain in tested.items() if gain.better}
+    if len(table.rows) < 2 or not tested:
+        return None
+    if not better:
+        return "No model is measurably better than the base model"
+    gains = [
+        f"{method} by {points(gain.difference).removeprefix('+')}"
+        for method, gain in better.items()
+    ]
+    models = "Every model is" if len(better) == len(table.rows) else "Some models are"
+    return f"{models} better than the base model: {', '.join(gains)} points of {PRIMARY}"
 
 
 def _winner(table: ResultsTable, baseline: str | None) -> tuple[str, PairedTest | None, str]:
@@ -69,12 +87,12 @@ def _model_to_use(table: ResultsTable, baseline: str | None) -> str:
         return f"No conclusion: {baseline} has no run with {table.trained}"
     method, test, against = _winner(table, baseline)
     if test is None:
-        return "Keep the base model: no method is measurably better"
+        return "Keep the base model"
     if method == baseline:
         tests = (row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests)
         differ = any(test.significant for test in tests)
-        why = "no other method is measurably better" if differ else "no measurable difference"
-        return f"Keep {baseline}: {why}"
+        why = "no other is measurably better" if differ else "the method makes no difference here"
+        return f"Use {method}: {why}"
     difference = f"{points(test.difference)} points of {PRIMARY} over {against}"
     return f"Use {method}: {difference} ({_interval(test)})"
 

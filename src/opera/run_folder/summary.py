@@ -22,6 +22,7 @@ from opera.core.figures import (
     LEAST_QUERIES,
     OF_ONE_QUERY,
     PRIMARY,
+    SUCCESS,
     column,
     in_points,
     mean_interval,
@@ -176,29 +177,80 @@ too."""
 
 
 def headlines(summary: RunSummary) -> list[str]:
-    """Say whether a run was worth it, what its final model is, and what keyword search adds.
+    """Say how often the right document is found, whether the run was worth it, what its final
+    model is, what keyword search adds, and what to do next.
 
-    If keyword search is better than the final model, that comes first.
+    If keyword search is better than the final model, that follows the first sentence.
     """
     guard, queries = summary.record.guard, counted(summary.queries, "test query")
     means = {model: values[PRIMARY] for model, values in summary.measures.items()}
+    lines = [successes_sentence(summary)]
     if guard is not None:
-        lines = [f"{verdict_sentence(guard)}.", f"{weight_sentence(guard)}."]
+        lines += [f"{verdict_sentence(guard)}.", f"{weight_sentence(guard)}."]
     else:
         base, final = means["base"], means["final"]
-        lines = [
+        lines += [
             f"{_values(PRIMARY, base, final, final - base)} on {queries}.",
             "The final model: the fine-tuned weights; the guard is off.",
         ]
-    if summary.bm25 is None:
-        return lines
+    if summary.bm25 is not None:
+        lines.append(_keyword_sentence(summary, means))
     if summary.bm25_is_better:
         lines.insert(
-            0,
+            1,
             f"Keyword search (BM25) alone is better than the final model: {PRIMARY} "
             f"{in_points(means['bm25'])} against {in_points(means['final'])} on {queries}.",
         )
-    return [*lines, _keyword_sentence(summary, means)]
+    return [*lines, f"{next_step_sentence(summary)}."]
+
+
+def successes_sentence(summary: RunSummary) -> str:
+    """Say for how many test queries a relevant document is among the first ten of each model."""
+    found = {
+        model: round(values[SUCCESS] * summary.queries)
+        for model, values in summary.measures.items()
+    }
+    queries, base, final = summary.queries, found["base"], found["final"]
+    before = "as before" if base == final else f"it was for {base:,} before"
+    keywords = f" Keyword search finds it for {found['bm25']:,}." if "bm25" in found else ""
+    return (
+        f"The right document is among the first ten for {final:,} of {queries:,} "
+        f"{'question' if queries == 1 else 'questions'}; {before}.{keywords}"
+    )
+
+
+NOISY = 0.05
+"""OPERA gives advice about noisy labels if the interval of the noise rate lies above this."""
+NO_GAIN = "more labels, or another base model (opera compare with several --model), may help"
+NEXT_STEPS = {
+    "better": "use the final model",
+    "better on dev": "use the final model, and measure it on test queries when you have some",
+    "better on dev, not confirmed on test": "use the final model; more test queries would confirm "
+    "the gain",
+    "better on test, not confirmed on dev": "use the final model; more dev queries would confirm "
+    "the gain",
+    "no significant gain": f"keep the base model, or test more; {NO_GAIN}",
+    "base model kept": f"keep the base model; {NO_GAIN}",
+    "better on dev, worse on test": f"keep the base model; {NO_GAIN}",
+    "worse on test": f"keep the base model; {NO_GAIN}",
+}
+"""What to do after each verdict."""
+
+
+def next_step_sentence(summary: RunSummary) -> str:
+    """Say what to do with the result: the most promising step, without the full stop."""
+    labels, hybrid = summary.record.noisy_labels, summary.hybrid
+    if labels is not None and labels.low >= NOISY:
+        return "Next: review the labels that look wrong, and train again"
+    if hybrid is not None and hybrid.low > 0:
+        return "Next: search with the final model and keyword search together"
+    if summary.bm25_is_better:
+        return "Next: search with keywords, or try a larger base model"
+    verdict, change = summary.verdict, summary.changes.get(PRIMARY)
+    if verdict is None:  # without a guard, only test can tell
+        verdict = "better" if change is not None and change.low > 0 else "no significant gain"
+    few = f"collect more labels; a verdict needs {LEAST_QUERIES} dev queries or more"
+    return f"Next: {NEXT_STEPS.get(verdict, few)}"
 
 
 def _keyword_sentence(summary: RunSummary, means: Mapping[str, float]) -> str:
@@ -213,10 +265,9 @@ def _keyword_sentence(summary: RunSummary, means: Mapping[str, float]) -> str:
         f"{weight:g}" + f" for {name}" * (len(keywords.weights) > 1)
         for name, weight in keywords.weights.items()
     )
-    advice = "; search with both, or try a larger base model" if summary.bm25_is_better else ""
     return (
         f"With keyword search (w = {weights}): {PRIMARY} {in_points(means['hybrid'])}, "
-        f"{summary.hybrid.in_points()} against the final model; {alone}{advice}."
+        f"{summary.hybrid.in_points()} against the final model; {alone}."
     )
 
 

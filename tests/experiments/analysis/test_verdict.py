@@ -39,12 +39,15 @@ def test_the_conclusion_says_which_model_to_use(comparison):
         (table,) = with_tests(comparison, tests, gain).tables
         return conclusion(table, "ft")
 
-    assert sentence(dp=BETTER) == "Use dp: +2.0 points of nDCG@10 over ft (95% interval +1.1 to +3.4)"
-    assert sentence(dp=BETTER, sp=replace(BETTER, difference=0.03)).startswith("Use sp: +3.0 points of nDCG@10")
-    assert sentence(dp=SAME) == "Keep ft: no measurable difference"
-    assert sentence(dp=SAME, sp=WORSE) == "Keep ft: no other method is measurably better"
-    assert sentence(SAME, dp=BETTER) == "Keep the base model: no method is measurably better"
-    assert sentence(WORSE, dp=SAME) == "Keep the base model: no method is measurably better"
+    two = "Every model is better than the base model: ft by 2.0, dp by 2.0 points of nDCG@10. "
+    three = two.replace("dp by 2.0", "dp by 2.0, sp by 2.0")
+    none = "No model is measurably better than the base model. "
+    assert sentence(dp=BETTER) == f"{two}Use dp: +2.0 points of nDCG@10 over ft (95% interval +1.1 to +3.4)"
+    assert sentence(dp=BETTER, sp=replace(BETTER, difference=0.03)).startswith(f"{three}Use sp: +3.0 points of nDCG@10")
+    assert sentence(dp=SAME) == f"{two}Use ft: the method makes no difference here"
+    assert sentence(dp=SAME, sp=WORSE) == f"{three}Use ft: no other is measurably better"
+    assert sentence(SAME, dp=BETTER) == f"{none}Keep the base model"
+    assert sentence(WORSE, dp=SAME) == f"{none}Keep the base model"
     assert sentence(None, dp=BETTER) == "No conclusion: there are too few test queries"
 
 
@@ -63,7 +66,10 @@ def test_a_method_that_beats_the_base_model_alone_is_used(comparison):
     (table,) = with_tests(comparison, {"dp": SAME}, gain=BETTER).tables
     rows = (replace(table.rows[0], gain=SAME), table.rows[1])
     sentence = conclusion(replace(table, rows=rows), "ft")
-    assert sentence == "Use dp: +2.0 points of nDCG@10 over the base model (95% interval +1.1 to +3.4)"
+    assert sentence == (
+        "Some models are better than the base model: dp by 2.0 points of nDCG@10. "
+        "Use dp: +2.0 points of nDCG@10 over the base model (95% interval +1.1 to +3.4)"
+    )
 
 
 def test_automatic_steps_that_differ_are_compared_in_one_table(folder):
@@ -75,7 +81,7 @@ def test_automatic_steps_that_differ_are_compared_in_one_table(folder):
     assert len({row.steps for row in table.rows}) == 2
     assert table.trained == f"{min(row.steps for row in table.rows)} to {table.steps} steps"
     assert recommended(table, comparison.baseline) == "ft:epochs=3"
-    assert conclusion(table, comparison.baseline).startswith("Keep ft:epochs=3")
+    assert "Use ft:epochs=3" in conclusion(table, comparison.baseline)
 
 
 def test_automatic_steps_stay_apart_from_an_equal_number(folder):
@@ -94,7 +100,7 @@ def test_nothing_is_recommended_at_steps_that_the_baseline_lacks(folder):
         folder.add(method=method, max_steps=steps, final=around(mean), base=[0.3] * N_QUERIES)
     (table,) = analyse_runs(folder.home).final_tables()
     assert (table.steps, recommended(table, "ft")) == (200, "base")
-    assert conclusion(table, "ft") == "No conclusion: ft has no run with 200 steps"
+    assert conclusion(table, "ft").endswith("No conclusion: ft has no run with 200 steps")
 
 
 def test_the_first_to_reach_the_baselines_best(folder):
