@@ -217,3 +217,27 @@ def test_the_next_command_repeats_the_run_with_the_decisions_of_all_rounds(train
         assert f"  {command}\n" in printed, "one line, however long"
     step = data_of(opera.review("a run", split="test"))["next"]
     assert step["command"] == f"opera report 'a run' --decisions {data}_test_decisions.csv"
+
+
+def test_the_data_of_a_run_are_written_without_the_wrong_pairs(static_model, tmp_path, run_opera, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{row},how to reset part {row},press button {row}\n" for row in range(60)]
+    Path("tickets.csv").write_text("id,question,answer\n" + "".join(lines))
+    opera.adapt("tickets.csv", model=static_model, out="run", max_steps=2)
+    Path("d.csv").write_text(
+        'query_id,doc_id,decision,query,document\nx,x,wrong,"how to reset part 7","press button 7"\n'
+        'y,y,correct,"how to reset part 8","press button 8"\n'
+    )
+    done = run_opera("review", "run", "--clean", "clean.csv", "--decisions", "d.csv", "--json")
+    assert json.loads(done.stdout) == {"file": "clean.csv"}, done.stderr
+    assert Path("clean.csv").read_text() == "id,question,answer\n" + "".join(lines[:7] + lines[8:])
+    with pytest.raises(opera.SettingError, match="--clean: pass the saved decisions"):
+        opera.review("run", clean="other.csv")
+    with pytest.raises(opera.SettingError, match="needs --clean"):
+        opera.review("run", with_missing=True)
+    with pytest.raises(opera.SettingError, match="is read by this command"):
+        opera.review("run", clean="tickets.csv", decisions="d.csv", overwrite=True)
+    with Path("tickets.csv").open("a") as file:
+        file.write("60,new,row\n")
+    with pytest.raises(opera.DataError, match=r"tickets\.csv: has changed since the run"):
+        opera.review("run", clean="other.csv", decisions="d.csv")

@@ -265,17 +265,47 @@ def review(
             "--split", help="train; or test, to correct the labels that the run was measured with"
         ),
     ] = "train",
+    clean: Annotated[
+        Path | None,
+        path_option(
+            "--clean",
+            "write the data of the run without the pairs that --decisions calls wrong, instead of "
+            "a page: a file, or a folder for several files",
+        ),
+    ] = None,
+    decisions: Annotated[
+        list[Path] | None,
+        path_option(
+            "--decisions",
+            "decisions for --clean; default: those that the run trained with; repeatable",
+        ),
+    ] = None,
+    with_missing: Annotated[
+        bool, typer.Option("--with-missing", help="--clean adds a row for each missing pair")
+    ] = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a page to review labels that look wrong, missing labels, and test queries that changed.
-    The page opens from disk and saves your decisions.
+    The page opens from disk and saves your decisions. Or write the data without wrong pairs.
     """
     from opera.run_folder.folder import Run
     from opera.run_folder.review import next_step
     from opera.run_folder.review import review as write_review
 
-    file = write_review(run, out, items=items, split=split, overwrite=overwrite)
+    file = write_review(
+        run,
+        out,
+        items=items,
+        split=split,
+        clean=clean,
+        decisions=decisions or (),
+        with_missing=with_missing,
+        overwrite=overwrite,
+    )
+    if clean is not None:
+        show(as_json, lambda: {"file": str(file)}, lambda screen: screen.lines(str(file)))
+        return
     is_table = file.suffix == ".csv"
     step = next_step(Run.open(run), split, str(file) if is_table else None)
     advice = (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -211,6 +212,25 @@ class DelimitedTable(TextFile):
         """Return the first line of a table row."""
         record_lines, row_lines = self._lines_of_records
         return int(record_lines[-table_row - 1] if table_row < 0 else row_lines[table_row])
+
+    def lines_of(self, table_row: int) -> range:
+        """Return the numbers of the lines of a table row, which may hold line breaks."""
+        start, (record_lines, _) = self.line(table_row), self._lines_of_records
+        following = int(np.searchsorted(record_lines, start, side="right"))
+        if following < len(record_lines):
+            return range(start, int(record_lines[following]))
+        return range(start, 1 + sum(1 for _ in self.lines("")))
+
+    def format_row(self, cells: Mapping[str, str]) -> str:
+        """Return a new row. Tabs and line breaks become spaces if the file cannot quote them."""
+        row = [cells.get(name, "") for name in self.columns]
+        if self._is_trec:
+            return self.delimiter.join([cell or "0" for cell in row])
+        if not self._is_quoted:
+            return self.delimiter.join(" ".join(cell.split()) for cell in row)
+        text = io.StringIO()
+        csv.writer(text, delimiter=self.delimiter, lineterminator="\r\n").writerow(row)
+        return text.getvalue().removesuffix("\r\n")
 
     @cached_property
     def _lines_of_records(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -268,3 +268,32 @@ GROUP BY query_row, doc_row ORDER BY query_row, doc_row;
 SELECT query_row, doc_row, min(pair_order) AS pair_order
 FROM numbered WHERE negative AND split = 'train'
 GROUP BY query_row, doc_row ORDER BY query_row, pair_order;
+
+-- == name listed pairs ==
+-- named_list: the keys of the texts of id_list in a file of pairs. The file calls a text by its id
+-- if the texts are in a file of their own.
+CREATE TABLE named_list AS
+SELECT list_row, unnest(query_keys) AS query_key, document_key FROM (
+    SELECT
+        table_row AS list_row,
+        [text_key(query)] || CASE WHEN $query_ids THEN [text_key(query_id)] ELSE [] END
+            AS query_keys,
+        unnest([text_key(document)] || CASE WHEN $document_ids THEN [text_key(doc_id)] ELSE [] END)
+            AS document_key
+    FROM id_list
+);
+
+-- == rows of listed pairs ==
+-- The table rows of relevant pairs that are listed: how many documents they have, and how many of
+-- these are listed.
+SELECT file, table_row, count(*), count(named_list.query_key)
+FROM pairs LEFT JOIN (SELECT DISTINCT query_key, document_key FROM named_list) AS named_list
+    USING (query_key, document_key)
+WHERE is_relevant(negative, number(grade), number(weight))
+GROUP BY file, table_row
+HAVING count(named_list.query_key) > 0
+ORDER BY file, table_row;
+
+-- == listed pairs without a row ==
+SELECT query_id, doc_id FROM id_list
+WHERE table_row NOT IN (SELECT list_row FROM named_list SEMI JOIN pairs USING (query_key, document_key));

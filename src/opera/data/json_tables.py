@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,10 @@ class JsonTable(JsonLines):
                     problems.add_unreadable(self, line, error.rule, error.value)
 
         yield from arrow_rows(rows(), types)
+
+    def format_row(self, cells: Mapping[str, str]) -> str:
+        """Return a new record."""
+        return json.dumps(cells, ensure_ascii=False)
 
     def _type(self, column: str) -> pa.DataType:
         kinds = self._kinds[column] - {type(None)}

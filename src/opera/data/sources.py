@@ -133,21 +133,27 @@ def load_tables(tables: TableSource, source: DataName | None = None) -> Retrieva
     salt = f"tables\0{below}\0{tables.columns}\0{tables.encoding}\0{tables.skip_bad_rows}"
 
     def read(relation: Relation, builder: DataBuilder) -> None:
-        columns = Columns(tables.columns)
-        how = columns, relation.notes, tables.encoding
-        texts: dict[TableKind, list[Table]] = {}
-        if tables.documents is not None:
-            texts["documents"] = open_texts(tables.documents, "documents", *how)
-        if tables.queries is not None:
-            texts["queries"] = open_texts(tables.queries, "queries", *how)
-        pairs = open_pairs(tables.pairs, *how)
-        add_tables(relation, texts, pairs, columns)
-        TextNumbering(relation, builder, pairs[0][1].name).build()
+        pairs = add_files(relation, tables)
+        TextNumbering(relation, builder, pairs[0].name).build()
 
     path = Path(source_title(source))
     name = source_name(source) or path.name or path.resolve().name
     key = digest_files(files, salt)
     return load_relation(key, name, source, read, skip_bad_rows=tables.skip_bad_rows)
+
+
+def add_files(relation: Relation, tables: TableSource) -> list[Table]:
+    """Add the tables in files to a relation, and return those of pairs."""
+    columns = Columns(tables.columns)
+    how = columns, relation.notes, tables.encoding
+    texts: dict[TableKind, list[Table]] = {}
+    if tables.documents is not None:
+        texts["documents"] = open_texts(tables.documents, "documents", *how)
+    if tables.queries is not None:
+        texts["queries"] = open_texts(tables.queries, "queries", *how)
+    pairs = open_pairs(tables.pairs, *how)
+    add_tables(relation, texts, pairs, columns)
+    return [table for _, table in pairs]
 
 
 def load_trainer_files(source: str) -> RetrievalData:

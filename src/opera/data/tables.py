@@ -101,6 +101,14 @@ class TextFile(Table):
                 escaped = line.rstrip("\n").encode("utf-8", "surrogateescape")
                 yield line_number, escaped.decode("utf-8", "backslashreplace")
 
+    def lines_of(self, table_row: int) -> range:
+        """Return the numbers of the lines of a table row."""
+        return range(table_row, table_row + 1)
+
+    def format_row(self, cells: Mapping[str, str]) -> str:
+        """Return a new row with some cells, by column, as a text without a line break."""
+        raise NotImplementedError
+
     def lines(self, newline: str | None = None) -> Iterator[str]:
         """Yield all lines."""
         return text_lines(self.path, newline, self.encoding, strict=False)

@@ -146,6 +146,10 @@ class TextTable:
         for start in range(0, len(rows), ROWS_AT_ONCE):
             yield from self.texts(rows[start : start + ROWS_AT_ONCE], corpus_text)
 
+    def titles(self, rows: IntArray | slice | None = None) -> list[str]:
+        """Return the titles of some rows (default all)."""
+        return self._column("title", rows)
+
     def ids(self, rows: IntArray | slice | None = None) -> list[str]:
         """Return the ids of some rows (default all)."""
         return self._column("id", rows)

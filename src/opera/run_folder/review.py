@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path, PurePath
 
-from opera.core.arguments import user_path, whole_number
-from opera.core.errors import SettingError
+from opera.core.arguments import expand_paths, flag, user_path, whole_number
+from opera.core.errors import SettingError, raise_first
 from opera.core.files import check_output
 from opera.data.names import command_words, source_name, source_title
 from opera.labels.review import SUFFIXES, NextStep, chosen_items, write_review
@@ -21,12 +22,16 @@ def review(
     *,
     items: int = 200,
     split: str = "train",
+    clean: str | Path | None = None,
+    decisions: str | Path | Sequence[str | Path] = (),
+    with_missing: bool = False,
     overwrite: bool = False,
 ) -> Path:
-    """Write a page to review a finished run.
+    """Write a page to review a finished run; or, with ``clean``, write its data without the pairs
+    that decisions call wrong.
 
-    It shows labels that look wrong, a random sample of other labels, documents without a label, and
-    the test queries that changed most.
+    The page shows labels that look wrong, a random sample of other labels, documents without a
+    label, and the test queries that changed most.
 
     Args:
         run: the run's folder. Its model and data are not read.
@@ -35,13 +40,21 @@ def review(
         items: the maximum number of items.
         split: the labels to review: ``train``, or ``test`` to correct the labels that the run was
             measured with.
-        overwrite: whether a file at ``out`` may be replaced.
+        clean: write the file of pairs that the run trained on, without the wrong pairs, instead of
+            a page; several files go into a folder, under their names. Columns, order and encoding
+            stay.
+        decisions: the files of decisions for ``clean``; by default those that the run trained
+            with.
+        with_missing: whether ``clean`` adds a row for each missing pair.
+        overwrite: whether a file at ``out`` or ``clean`` may be replaced.
 
     Returns:
-        The path of the file.
+        The path of the file, or of the folder.
 
     Raises:
-        SettingError: if there is no such split, or ``items`` is below 1.
+        SettingError: if there is no such split, or ``items`` is below 1; and for options that do
+            not fit together.
+        DataError: if the run's data are not files, or have changed.
         RunFolderError: if the folder holds no finished run.
 
     Examples:
@@ -51,6 +64,23 @@ def review(
     run = run if isinstance(run, Run) else Run.open(run)
     if split not in ("train", "test"):
         raise SettingError(f"split={split}: must be train or test")
+    if clean is not None:
+        raise_first(
+            SettingError,
+            (out is not None, "--clean: writes data, not a page; leave --out out"),
+        )
+        from opera.run_folder.clean import write_clean  # a page needs no reader of data
+
+        files = expand_paths(decisions, "decisions") or run.settings["decisions"] or []
+        target = user_path(clean, "--clean")
+        with_missing = flag(with_missing, "with_missing")
+        write_clean(run, target, files, with_missing=with_missing, overwrite=overwrite)
+        return target
+    raise_first(
+        SettingError,
+        (bool(decisions), "--decisions: needs --clean; to use decisions, train with them"),
+        (with_missing, "--with-missing: needs --clean"),
+    )
     items = whole_number(items, "items", 1)
     contents = run.review()
     default = REVIEW_FILE if split == "train" else TEST_REVIEW_FILE
