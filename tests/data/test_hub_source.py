@@ -5,11 +5,17 @@ from types import SimpleNamespace
 
 import datasets
 import pytest
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
 from hub_world import write_beir_hub, write_mteb
 from opera.core.errors import DataError
 from opera.data import RetrievalData, files_read, load_data
 from tiny_world import judged
+
+
+def hub_error(kind: type[HfHubHTTPError]) -> HfHubHTTPError:
+    """An error of the hub, without the response that the hub's library reads it from."""
+    return kind.__new__(kind)
 
 
 def test_the_layout_of_mteb_is_read(tmp_path):
@@ -116,7 +122,7 @@ def test_a_data_set_of_the_hub_is_read_again_when_it_has_a_new_commit(tmp_path, 
     for commit in (first, second):
         write_beir_hub(tmp_path / commit)
     judgements = {first: "q1\t1\t1", second: "q1\t2\t1"}
-    on_hub = {"o/n": first, "o/n-qrels": first}
+    on_hub: dict[str, str | Exception] = {"o/n": first, "o/n-qrels": first}
     read_from_library = []
     load, configs = datasets.load_dataset, datasets.get_dataset_config_names
 
@@ -125,8 +131,8 @@ def test_a_data_set_of_the_hub_is_read_again_when_it_has_a_new_commit(tmp_path, 
         return str(tmp_path / f"{revision}{'-qrels' * place.endswith('-qrels')}")
 
     def dataset_info(place: str, revision: str | None = None, timeout: float | None = None) -> SimpleNamespace:
-        if on_hub[place] is None:
-            raise ConnectionError
+        if isinstance(on_hub[place], Exception):
+            raise on_hub[place]
         return SimpleNamespace(sha=on_hub[place])
 
     monkeypatch.setattr("huggingface_hub.dataset_info", dataset_info)
@@ -153,11 +159,25 @@ def test_a_data_set_of_the_hub_is_read_again_when_it_has_a_new_commit(tmp_path, 
     on_hub["o/n"] = second
     new = loaded()
     assert f"read at commit {second[:12]}" in new.notes
-    on_hub["o/n"] = None
-    offline = loaded()
-    assert not read_from_library
-    assert offline.fingerprint == new.fingerprint
-    assert offline.notes[-1] == f"the hub cannot be reached, so OPERA reads commit {second[:12]} from its cache"
+    for error, problem in (
+        (ConnectionError(), "the hub cannot be reached"),
+        (hub_error(RepositoryNotFoundError), "hf:o/n does not exist on the hub or is private"),
+    ):
+        on_hub["o/n"] = error
+        cached = loaded()
+        assert not read_from_library
+        assert cached.fingerprint == new.fingerprint
+        assert cached.notes[-1] == f"{problem}, so OPERA reads commit {second[:12]} from its cache"
+
+
+@pytest.mark.parametrize("kind", [RepositoryNotFoundError, RevisionNotFoundError])
+def test_a_data_set_that_the_hub_does_not_have_is_an_error(kind, monkeypatch):
+    def dataset_info(*_: object, **__: object) -> None:
+        raise hub_error(kind)
+
+    monkeypatch.setattr("huggingface_hub.dataset_info", dataset_info)
+    with pytest.raises(DataError, match=r"^hf:o/gone@v1 does not exist on the hub or is private; correct the name, or"):
+        load_data("hf:o/gone@v1")
 
 
 def test_offline_it_says_what_to_fetch():

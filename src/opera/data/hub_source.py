@@ -38,6 +38,7 @@ _HUB = re.compile(
 )
 SECONDS = 10
 """How long to wait for the hub's answer, before OPERA uses its cache."""
+UNREACHABLE = "the hub cannot be reached"
 _OUTSIDE = re.compile(r"[/~]|.*(://|::)|(.*/)?\.[^/]")
 """Paths that lead out of a folder, or to a hidden file in it."""
 
@@ -98,13 +99,7 @@ def load_hub(
     """
     hub_name, parsed = f"hf:{name}", HubName.parse(name)
     last_read = cache_folder() / "hub" / digest_files([], str(parsed))
-    commits = [] if parsed.local else _newest_commits(parsed)
-    notes: tuple[str, ...] = ()
-    if not commits and last_read.is_file():
-        commits = last_read.read_text(encoding="utf-8").split()
-        notes = (
-            f"the hub cannot be reached, so OPERA reads commit {commits[0][:12]} from its cache",
-        )
+    commits, notes = ([], ()) if parsed.local else _commits(parsed, hub_name, last_read)
     pinned = "" if parsed.revision is None else f"--revision {parsed.revision} "
     parsed = HubName(*parsed[:4], *(commits or parsed[4:]))
     files = _files(parsed, hub_name) if parsed.local else []
@@ -133,20 +128,34 @@ def load_hub(
     return replace(data, notes=(*data.notes, *notes))
 
 
-def _newest_commits(name: HubName) -> list[str]:
-    """Ask the hub for the commits of a data set and of its judgements, if they have a data set
-    themselves. Empty if the hub does not answer.
+def _commits(name: HubName, source: str, last_read: Path) -> tuple[list[str], tuple[str, ...]]:
+    """Return the commits of a data set and of its judgements, if they have a data set themselves.
+
+    They are the newest ones. If the hub does not give them, they are those in the file
+    ``last_read``, and a note says why. If OPERA cannot reach the hub and has no such file, there
+    are none.
+
+    Raises:
+        DataError: if the hub has no such data set, and OPERA has no such file.
     """
     from huggingface_hub import dataset_info  # slow to import
-    from huggingface_hub.errors import RepositoryNotFoundError
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
     try:
-        commits = [dataset_info(name.repository, revision=name.revision, timeout=SECONDS).sha]
+        newest = [dataset_info(name.repository, revision=name.revision, timeout=SECONDS).sha]
         with suppress(RepositoryNotFoundError):
-            commits.append(dataset_info(f"{name.repository}-qrels", timeout=SECONDS).sha)
+            newest.append(dataset_info(f"{name.repository}-qrels", timeout=SECONDS).sha)
+        return [str(commit) for commit in newest], ()
+    except (RepositoryNotFoundError, RevisionNotFoundError):
+        problem = f"{source} does not exist on the hub or is private"
     except Exception:  # the library for connections has other errors than the hub's
-        return []
-    return [str(commit) for commit in commits]
+        problem = UNREACHABLE
+    if last_read.is_file():
+        commits = last_read.read_text(encoding="utf-8").split()
+        return commits, (f"{problem}, so OPERA reads commit {commits[0][:12]} from its cache",)
+    if problem == UNREACHABLE:
+        return [], ()
+    raise DataError(f"{problem}; correct the name, or log in with: hf auth login")
 
 
 def _files(name: HubName, source: str) -> list[Path]:
