@@ -115,3 +115,10 @@ def test_a_row_may_have_hundreds_of_negatives():
     negatives = {f"negative_{number}": [f"n{number}"] for number in range(1, 301)}
     data = load_data(pd.DataFrame({"query": ["a"], "positive": ["p"], **negatives}))
     assert data.corpus.texts() == ["p", *(text for (text,) in negatives.values())]
+
+
+def test_rows_that_are_not_relevant_add_no_weight_and_no_grade_to_a_repeated_pair():
+    rows = {"grade": [0, 1, 2, 3, 0], "weight": [7, 2, 4, 0, 5], "document": ["a", "a", "a", "a", "b"]}
+    train = load_data(pairs=pd.DataFrame({"query": "one", **rows})).split("train")
+    assert train.grades.tolist() == [2, 0]
+    assert train.relevant().weights_or_ones().tolist() == [6]  # a weight of 0 is not relevant either

@@ -254,14 +254,22 @@ SELECT count(*), count(grade), count(weight), coalesce(bool_or(grade != floor(gr
 FROM numbered WHERE NOT negative AND split = $split;
 
 -- == merged pairs ==
--- If grades have fractions, a pair above 0 is relevant, and its grade is its weight.
+-- The highest grade counts, and the weights of the relevant rows are added. A row with the weight 0
+-- is not relevant. If grades have fractions, a relevant row has the grade 1, and its grade is its
+-- weight.
 SELECT
     query_row, doc_row,
-    max(CASE WHEN $fractions THEN (coalesce(grade, 1) > 0)::FLOAT ELSE coalesce(grade, 1) END)::INTEGER
-        AS grade,
-    sum(CASE WHEN $weighted THEN coalesce(weight, 1) ELSE greatest(coalesce(grade, 1), 0) END
-        ::DOUBLE)::FLOAT AS weight
-FROM numbered WHERE NOT negative AND split = $split
+    max(CASE WHEN $fractions THEN relevant::INTEGER WHEN relevant THEN grade ELSE least(grade, 0) END)
+        ::INTEGER AS grade,
+    coalesce(sum(row_weight) FILTER (relevant), sum(row_weight))::FLOAT AS weight
+FROM (
+    SELECT
+        query_row, doc_row, coalesce(grade, 1) AS grade,
+        is_relevant(negative, grade, weight) AS relevant,
+        (CASE WHEN $weighted THEN coalesce(weight, 1) ELSE greatest(coalesce(grade, 1), 0) END)::DOUBLE
+            AS row_weight
+    FROM numbered WHERE NOT negative AND split = $split
+)
 GROUP BY query_row, doc_row ORDER BY query_row, doc_row;
 
 -- == negatives ==

@@ -257,10 +257,8 @@ class TextNumbering:
         )
         if merged := pairs - len(query_rows):
             note(f"{split}: merged {counted(merged, 'repeated pair')}")
-        if not (weighted or fractions):
-            return Qrels.from_arrays(query_rows, doc_rows, grades)
-        grades = np.where(weights > 0, grades, np.minimum(grades, 0)).astype(np.int32)
-        return Qrels.from_arrays(query_rows, doc_rows, grades, weights)
+        has_weights = weighted or fractions
+        return Qrels.from_arrays(query_rows, doc_rows, grades, weights if has_weights else None)
 
     def _store_negatives(self) -> None:
         """Store each negative of a query once, unless the document is relevant to the query."""

@@ -28,7 +28,7 @@ from opera.data.texts import (
     open_arrow,
 )
 
-LAYOUT = "7"
+LAYOUT = "8"
 """Part of every key. Change it with the format of stored files, or the parsing of sources."""
 
 FINGERPRINT, SKIPPED, ARRAYS = "fingerprint", "skipped.arrow", "arrays.npz"
