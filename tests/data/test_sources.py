@@ -1,6 +1,7 @@
 """``load_data``: which source reads what, formats that other libraries write, and the cache."""
 
 import json
+import shutil
 from collections import namedtuple
 from pathlib import Path
 from types import SimpleNamespace
@@ -169,3 +170,12 @@ def test_a_failed_read_leaves_nothing_in_the_cache(make_beir):
     with pytest.raises(DataError):
         load_data(folder)
     assert set((cache_folder() / "data").iterdir()) == before
+
+
+def test_splits_with_names_that_no_run_uses_get_a_note(make_beir):
+    folder = make_beir()
+    assert not any("splits named" in note for note in load_data(folder).notes)
+    for name in ("holdout", "extra"):
+        shutil.copy(folder / "qrels" / "test.tsv", folder / "qrels" / f"{name}.tsv")
+    note = "a run uses only splits named train, dev, val, valid, validation, test, and not 'extra', 'holdout'"
+    assert note in load_data(folder).notes

@@ -16,8 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from opera.core.errors import DataError
-from opera.core.terminal import counted, shown
-from opera.data.names import DataName
+from opera.core.terminal import counted, shortened, shown
+from opera.data.names import SPLIT_NAMES, DataName
 from opera.data.pairs import pair_keys
 from opera.data.qrels import DocumentLists, Qrels, TeacherScores
 from opera.data.relation import STATEMENTS, Relation, id_rules, rules
@@ -111,6 +111,7 @@ class TextNumbering:
             self._leave_out_pairs_of_empty_texts()
         for split in splits or [split for (split,) in in_order]:
             self.builder.splits[split] = self._qrels(split)
+        self._note_unused_splits()
         self._store_negatives()
 
     def _reject_two_names(self) -> None:
@@ -259,6 +260,15 @@ class TextNumbering:
             note(f"{split}: merged {counted(merged, 'repeated pair')}")
         has_weights = weighted or fractions
         return Qrels.from_arrays(query_rows, doc_rows, grades, weights if has_weights else None)
+
+    def _note_unused_splits(self) -> None:
+        """Note the splits whose names OPERA does not know, as in BEIR folders and on the hub."""
+        unused = [split for split in self.builder.splits if split not in SPLIT_NAMES.values()]
+        if unused:
+            names = shortened(", ".join(map(shown, unused)))
+            self.relation.note(
+                f"a run uses only splits named {', '.join(SPLIT_NAMES)}, and not {names}"
+            )
 
     def _store_negatives(self) -> None:
         """Store each negative of a query once, unless the document is relevant to the query."""
