@@ -89,59 +89,68 @@ def add_pairs(
     """Add a table of pairs. ``split_name`` names the split of all rows; a column must not
     contradict it.
     """
-    list_columns, source_sql = relation.source(table, columns), "stream"
+    list_columns = relation.source(table, columns)
+    _ignore_lists_of_numbers(relation, columns, list_columns)
+    roles = ("query_id", "query", "document_id", "title", "grade", "weight")
+    values = {role: column_text(table, columns.get(role)) or "NULL" for role in roles}
+    values |= {name: name for name in ("document", "negative", "column_number")}
+    if "title" in columns:
+        values["title"] = f"title_of({values['title']}, negative)"
+    values["grade"] = f"grade_of({values['grade']})"
+    values["query_key"] = f"text_key({values['query']})"
+    values["document_key"] = f"document_key({values['title']}, document)"
+    values |= _split_values(table, columns, split_name)
+    source_sql = _documents_sql(table, columns, list_columns, relation.lenient)
+    relation.insert("pairs", table, columns, values, source_sql)
+
+
+def _ignore_lists_of_numbers(relation: Relation, columns: Roles, list_columns: set[str]) -> None:
+    """Remove the roles of numbers whose columns have lists, and note it."""
     for role in NUMBERS:
         if columns.get(role, [""])[0] in list_columns:
             name = shown(columns.pop(role)[0])
             relation.note(f"ignored the lists in column {name}: a row has one {role}")
-    document_columns = [
-        (f"c{table.columns.index(name)}", name in list_columns, role == "negative", part)
-        for role in ("document", "negative")
-        for part, name in enumerate(columns.get(role, ()), start=int(role == "negative"))
-    ]
-    if len(document_columns) == 1 and not document_columns[0][1]:
-        text, negative, part = column_text(table, columns["document"]), "false", "0"
-    else:
-        items = " || ".join(_items(*document, relation.lenient) for document in document_columns)
-        source_sql = f"(SELECT *, unnest({items}) AS item FROM stream)"
-        text, negative, part = "item.text", "item.negative", "item.part"
-        source_sql += (
-            f" WHERE NOT ({negative} AND blank({text}))"  # an empty text cannot be a negative
-        )
-    query, title = (
-        column_text(table, columns.get("query")) or "NULL",
-        column_text(table, columns.get("title")),
-    )
-    titles = f"CASE WHEN {negative} THEN '' ELSE {title} END" if title else "NULL"
-    split, name_in_file, known_split = _split_sql(table, columns, split_name)
-    values = {
-        "part": part, "split": split, "split_name": name_in_file, "known_split": known_split,
-        "negative": negative, "query": query, "title": titles, "document": text,
-        "query_key": f"text_key({query})", "document_key": f"document_key({titles}, {text})",
-    }  # fmt: skip
-    for role in ("query_id", "document_id", "grade", "weight"):
-        values[role] = column_text(table, columns.get(role)) or "NULL"
-    truth = f"map {{'true': '1', 'false': '0'}}[lower({values['grade']})]"  # as Excel and pandas
-    values["grade"] = f"coalesce({truth}, {values['grade']})"
-    relation.insert("pairs", table, columns, values, source_sql)
 
 
-def _split_sql(table: Table, columns: Roles, split_name: str | None) -> tuple[str, str, str]:
+def _documents_sql(table: Table, columns: Roles, list_columns: set[str], lenient: bool) -> str:
+    """Return SQL that reads ``stream`` with a row per document: its text, whether it is a negative,
+    and a number that orders the columns of documents.
+    """
+    positives, negatives = columns["document"], columns.get("negative", [])
+    if len([*positives, *negatives]) == 1 and not list_columns & {*positives}:
+        text = column_text(table, positives)
+        return f"(SELECT *, {text} AS document, false AS negative, 0 AS column_number FROM stream)"
+    lists = []
+    for is_negative, names in ((False, positives), (True, negatives)):
+        for number, name in enumerate(names, start=int(is_negative)):
+            column = f"c{table.columns.index(name)}"
+            texts = column if name in list_columns else f"[{column}]"
+            lists.append(
+                f"documents_of({texts}, {is_negative}, {number}, {is_negative or lenient})"
+            )
+    documents = f"unnest({' || '.join(lists)}, recursive := true)"
+    # an empty text cannot be a negative
+    return f"(SELECT *, {documents} FROM stream) WHERE NOT (negative AND blank(document))"
+
+
+def _split_values(table: Table, columns: Roles, split_name: str | None) -> dict[str, str]:
     """Return the SQL of a row's split, of its name in the file, and of whether OPERA knows the
     split and it agrees with ``split_name``.
     """
     name = split_name or "train"
-    split, split_name_in_file = literal_sql(SPLIT_NAMES.get(name, name)), literal_sql(name)
-    if "split" not in columns:
-        return split, split_name_in_file, "true"
-    listed = ", ".join(f"'{name}': '{split}'" for name, split in SPLIT_NAMES.items())
-    value = column_text(table, columns["split"])
-    cell = f"lower(trim({value}, ' ' || chr(9) || chr(10) || chr(13)))"
-    split_of_row = f"map {{{listed}}}[{cell}]"
-    if split_name is None:
-        return f"coalesce({split_of_row}, {value})", cell, f"{split_of_row} IS NOT NULL"
-    known_split = f"coalesce({split_of_row}, {split}) = {split}"
-    return f"CASE WHEN {known_split} THEN {split} ELSE {value} END", split_name_in_file, known_split
+    split, name_in_file, known = literal_sql(SPLIT_NAMES.get(name, name)), literal_sql(name), "true"
+    if "split" in columns:
+        splits = ", ".join(f"'{name}': '{split}'" for name, split in SPLIT_NAMES.items())
+        value = column_text(table, columns["split"])
+        cell = f"lower(trim({value}, ' ' || chr(9) || chr(10) || chr(13)))"
+        split_of_row = f"map {{{splits}}}[{cell}]"
+        if split_name is None:
+            name_in_file, known = cell, f"{split_of_row} IS NOT NULL"
+            split = f"coalesce({split_of_row}, {value})"
+        else:
+            known = f"coalesce({split_of_row}, {split}) = {split}"
+            split = f"CASE WHEN {known} THEN {split} ELSE {value} END"
+    return {"split": split, "split_name": name_in_file, "known_split": known}
 
 
 def read_documents(
@@ -173,17 +182,6 @@ def column_text(table: Table, names: Sequence[str] | None) -> str | None:
         return None
     text = f"coalesce(c{table.columns.index(names[0])}, '')"
     return without_apostrophe_sql(text) if table.has_apostrophes else text
-
-
-def _items(column: str, is_list: bool, negative: bool, part: int, lenient: bool) -> str:
-    """Return SQL that turns a column of documents into a list."""
-    if not is_list:
-        column = f"[{column}]"
-    elif not (negative or lenient):  # an empty list is a missing document
-        column = f"(CASE WHEN len(coalesce({column}, [])) = 0 THEN [''] ELSE {column} END)"
-    more = f"'negative': {str(negative).lower()}, 'part': {part}"
-    item = f"{{'text': coalesce(text, ''), {more}}}"
-    return f"list_transform(coalesce({column}, []), lambda text: {item})"
 
 
 def _pair_roles(table: Table, listed_kinds: Sequence[TableKind], columns: Columns) -> Roles:

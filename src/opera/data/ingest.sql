@@ -38,12 +38,24 @@ CREATE MACRO id_key(id) AS hash('id', id);
 
 CREATE MACRO number(t) AS TRY_CAST(t AS DOUBLE);
 
+-- Excel and pandas write TRUE and FALSE.
+CREATE MACRO grade_of(t) AS coalesce(map {'true': '1', 'false': '0'}[lower(t)], t);
+
+-- A title belongs to the positives of its row.
+CREATE MACRO title_of(title, negative) AS CASE WHEN negative THEN '' ELSE title END;
+
+-- The documents in a list of texts. An empty list is a missing document, unless it may be empty.
+CREATE MACRO documents_of(texts, negative, column_number, may_be_empty) AS list_transform(
+    CASE WHEN len(coalesce(texts, [])) > 0 THEN texts WHEN may_be_empty THEN [] ELSE [''] END,
+    lambda t: {'document': coalesce(t, ''), 'negative': negative, 'column_number': column_number}
+);
+
 -- A text is null if only its id is known. A number is null if the file has no column for it.
--- Missing values are empty texts. The part orders the documents of a file: negatives come after all
--- positives. split_name is the source's name of the split, if it has one.
+-- Missing values are empty texts. The column number orders the documents of a file: negatives come
+-- after all positives. split_name is the source's name of the split, if it has one.
 CREATE TABLE pairs (
-    file INTEGER, table_row BIGINT, part USMALLINT, split VARCHAR, split_name VARCHAR,
-    known_split BOOLEAN, negative BOOLEAN, query_id VARCHAR, query VARCHAR, document_id VARCHAR,
+    file INTEGER, table_row BIGINT, column_number USMALLINT, split VARCHAR,
+    split_name VARCHAR, known_split BOOLEAN, negative BOOLEAN, query_id VARCHAR, query VARCHAR, document_id VARCHAR,
     title VARCHAR, document VARCHAR, grade VARCHAR, weight VARCHAR, score VARCHAR,
     query_key UBIGINT, document_key UBIGINT
 );
@@ -61,7 +73,7 @@ CREATE TABLE id_list (
 -- The names by which a pair calls its texts. A pair of files that belong to a table of texts
 -- (variables query_by and document_by) has an id ('id') or the text ('text'). Other pairs ('pair')
 -- have the text, or an id that an earlier pair has with its text. pair_order orders pairs by
--- first appearance: by file (at most 2^18), part (at most 2^10) and row (at most 2^34).
+-- first appearance: by file (at most 2^18), column (at most 2^10) and row (at most 2^34).
 CREATE MACRO name_of(called_by, t, id, key) AS CASE
     WHEN called_by = 'id' THEN CASE WHEN t IS NOT NULL THEN id_key(t) END
     WHEN called_by = 'text' OR id IS NULL THEN key
@@ -71,7 +83,7 @@ END;
 CREATE VIEW named_pairs AS
 SELECT
     *,
-    (file::BIGINT << 44) | (part::BIGINT << 34) | rowid AS pair_order,
+    (file::BIGINT << 44) | (column_number::BIGINT << 34) | rowid AS pair_order,
     name_of(getvariable('query_by'), query, query_id, query_key) AS query_name,
     name_of(getvariable('document_by'), document, document_id, document_key) AS document_name
 FROM pairs;

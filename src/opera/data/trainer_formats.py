@@ -266,7 +266,7 @@ def add_records(
 
     types = {name: pa.bool_() if name == "negative" else pa.string() for name in FIELDS}
     values = {
-        "part": "0", "split": f"'{split}'", "split_name": f"'{name}'" if name else "NULL",
+        "column_number": "0", "split": f"'{split}'", "split_name": f"'{name}'" if name else "NULL",
         "known_split": "true",
         **{name: name for name in FIELDS},
         "query_key": "CASE WHEN query IS NOT NULL THEN text_key(query) END",
