@@ -100,14 +100,14 @@ def prepare_data(mixture: Mixture, recipe: Recipe) -> RunData:
         )
     if settings.teacher_scores is not None:
         mixture = with_teacher(mixture, Path(settings.teacher_scores))
-    with_splits, before_dev, expected_documents, all_queries = _with_splits(mixture, settings)
-    for data_set in with_splits.data_sets:
+    negatives = settings.negatives or automatic_negatives(mixture.joined, settings)
+    data = _with_splits(mixture, settings, negatives)
+    for data_set in data.with_splits.data_sets:
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
-    negatives = settings.negatives or automatic_negatives(mixture.joined, settings)
-    raise_first(SettingError, *_conflicts(with_splits, settings, negatives))
-    check_negatives(negatives, with_splits.joined, settings)
-    return RunData(with_splits, before_dev, expected_documents, negatives, all_queries)
+    raise_first(SettingError, *_conflicts(data.with_splits, settings, negatives))
+    check_negatives(negatives, data.with_splits.joined, settings)
+    return data
 
 
 def automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
@@ -188,15 +188,9 @@ def _mixing_conflicts(mixture: Mixture, settings: TrainSettings) -> list[tuple[b
     ]
 
 
-def _with_splits(
-    mixture: Mixture, settings: TrainSettings
-) -> tuple[Mixture, Mixture, ExpectedDocuments | None, int]:
+def _with_splits(mixture: Mixture, settings: TrainSettings, negatives: str) -> RunData:
     """Apply ``relevant_grade``, add missing splits, merge copies in train, and check that every
-    split is usable.
-
-    Returns:
-        ``with_splits``, ``before_dev``, ``expected_documents`` and ``all_queries`` of
-        :class:`RunData`.
+    split is usable. The kind of negatives only enters the result.
     """
     if settings.needs_dev:
         parse_measures([settings.metric_for_best_model])
@@ -223,7 +217,7 @@ def _with_splits(
         for data_set in with_splits.data_sets:
             data_set.judged_qrels(split)  # raises an error if nothing can be measured
     if not settings.needs_dev:
-        return with_splits, with_splits, None, all_queries
+        return RunData(with_splits, with_splits, None, negatives, all_queries)
     expected = {
         settings.expected_documents or assumed_documents(data_set) for data_set in graded.data_sets
     }
@@ -238,7 +232,7 @@ def _with_splits(
     before_dev = with_splits
     if not all_have_dev:
         before_dev, all_queries = draw(False)
-    return with_splits, before_dev, expected_documents, all_queries
+    return RunData(with_splits, before_dev, expected_documents, negatives, all_queries)
 
 
 def _with_notes(data: RetrievalData, settings: TrainSettings) -> RetrievalData:
