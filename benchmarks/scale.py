@@ -216,7 +216,7 @@ def run_opera(arguments: list[str]) -> None:
     original = Session.phase
 
     @contextmanager
-    def measured(session: Session, name: str, description: str) -> Iterator[None]:
+    def measured(session: Session, name: str, description: str | None = None) -> Iterator[None]:
         if not watch.rows:
             watch.end("load")
         with original(session, name, description):

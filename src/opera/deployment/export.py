@@ -34,8 +34,8 @@ from opera.data.names import source_title, without_folders
 from opera.deployment.onnx import (
     ONNX_FILE,
     ONNX_FOLDER,
+    instruction_set,
     load_onnx,
-    processor_kind,
     save_portable,
     write_int8,
     write_onnx,
@@ -239,7 +239,7 @@ def _write(
         queries=0 if reference is None else len(reference.evaluation.query_ids),
         megabytes=megabytes(model_folder, "*.safetensors")
         or round(4e-6 * parameter_count(model), 2),
-        processor=f"{processor_kind()}, {counted(torch.get_num_threads(), 'thread')}",
+        processor=f"{instruction_set()}, {counted(torch.get_num_threads(), 'thread')}",
         forms=tuple(_measured(form, folder, file, reference) for form, file in files.items()),
         keyword_weights={} if keywords is None else keywords.weights,
         versions={package: version(package) for package in (*VERSIONS, *packages)},
@@ -264,7 +264,7 @@ def _write_forms(
     model: SentenceTransformer, forms: Sequence[Form], folder: Path
 ) -> dict[Form, Path]:
     """Write the forms, and return the file or folder that holds each of them."""
-    kind, onnx = processor_kind(), folder / ONNX_FOLDER / ONNX_FILE
+    kind, onnx = instruction_set(), folder / ONNX_FOLDER / ONNX_FILE
     paths: dict[Form, Path] = {
         "onnx": onnx,
         "int8": onnx.with_name(f"model_qint8_{kind}.onnx"),

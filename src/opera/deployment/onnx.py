@@ -144,8 +144,8 @@ def write_int8(source: Path, file: Path, reduced: bool) -> None:
         )
 
 
-def processor_kind() -> str:
-    """The kind of this processor, as sentence-transformers names it in quantised files.
+def instruction_set() -> str:
+    """The instruction set of this processor, as sentence-transformers names it in quantised files.
 
     ``arm64``, ``avx512_vnni`` (8-bit products do not overflow), or ``avx2`` for all others.
     """

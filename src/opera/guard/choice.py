@@ -47,8 +47,8 @@ from opera.retrieval.measures import parse_measures
 from opera.run_folder.record import CurvePoint, GuardRecord, KeywordsRecord, SecondTraining
 from opera.training.prepare import Prepared, encoder_of
 
-Phase = Callable[[str, str], AbstractContextManager[None]]
-"""Times a block and logs its description; the name is that of the phase."""
+Phase = Callable[..., AbstractContextManager[None]]
+"""Times a block of a phase and logs its description, as ``Session.phase`` does."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Guard:
     def __init__(self, prepared: Prepared, phase: Phase, keywords: KeywordSearch | None) -> None:
         self.prepared, self.phase, self.keywords = prepared, phase, keywords
         self.base = Weights.of(prepared.model.trained)
-        with phase("evaluate_dev", "measuring the base model on dev"):
+        with phase("evaluate_dev"):
             encoder, data = prepared.model.base_as_saved, prepared.data.with_splits
             result = evaluate_dev(encoder, data, prepared.settings)
             self._most_documents = most_documents(prepared.is_static)
@@ -140,9 +140,7 @@ class Guard:
     def choose(self, fine_tuned: Weights) -> GuardRecord:
         """Choose λ on dev. All processes measure; the main process chooses."""
         prepared = self.prepared
-        with self.phase(
-            "choose_mixing_weight", "measuring mixtures of base and fine-tuned weights on dev"
-        ):
+        with self.phase("choose_mixing_weight"):
             dev = self._dev_corpus(fine_tuned)
             n_documents = len(dev.joined.corpus) if self._best else None
             for mixing_weight in (FINE if prepared.is_static else COARSE)[1:]:
@@ -185,7 +183,7 @@ class Guard:
         training that failed. OPERA keeps the second training unless its mean is lower by more than
         the standard error of the difference.
         """
-        with self.phase("compare_trainings", "measuring the second training on dev"):
+        with self.phase("compare_trainings"):
             self._dev_corpus(first_training)
             first_values = self._values(self.measured(first_training, mixing_weight))
             second_values = self._values(self._measure(second_training, mixing_weight))

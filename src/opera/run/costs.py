@@ -21,6 +21,7 @@ from opera.core.terminal import counted
 from opera.guard.choice import Weights
 from opera.guard.dev_corpus import most_documents
 from opera.guard.rule import COARSE, FINE
+from opera.run.session import PHASES
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
 from opera.training.build import build_training_set
 from opera.training.prepare import Prepared
@@ -32,19 +33,6 @@ SLOW_SECONDS = 3.0
 """After so much time no further step is timed."""
 TRAININGS = (TRIAL_FOLDER, "train")
 """The phases that train."""
-TITLES = {
-    "load": "loading",
-    "encode": "encoding all texts",
-    "evaluate_dev": "base model on dev",
-    "evaluate_before": "base model on test",
-    TRIAL_FOLDER: "training without dev",
-    "choose_mixing_weight": "choosing λ on dev",
-    "train": "training",
-    "compare_trainings": "second training on dev",
-    "evaluate_fine_tuned": "fine-tuned model on test",
-    "evaluate_after": "final model on test",
-    "review": "missing labels",
-}
 
 
 @dataclass(frozen=True)
@@ -71,7 +59,7 @@ class Costs:
     @property
     def lines(self) -> list[str]:
         """The sentence, and a line for each phase of a second or more."""
-        long = {TITLES[name]: value for name, value in self.phases.items() if value >= 1}
+        long = {PHASES[name]: value for name, value in self.phases.items() if value >= 1}
         return [self.sentence, *(f"  {title}: {duration(value)}" for title, value in long.items())]
 
     def as_dict(self) -> dict[str, Any]:

@@ -45,6 +45,23 @@ RECORDED_VERSIONS = (
     "numpy",
 )
 
+PHASES = {
+    "load": "loading",
+    "time": "timing a few steps",
+    "encode": "encoding all texts for the adapter",
+    "evaluate_dev": "measuring the base model on dev",
+    "evaluate_before": "measuring the base model on test",
+    "score_and_mine": "building the training set",
+    TRIAL_FOLDER: "training without the dev queries",
+    "choose_mixing_weight": "measuring mixtures of base and fine-tuned weights on dev",
+    "train": "training",
+    "compare_trainings": "measuring the second training on dev",
+    "evaluate_fine_tuned": "measuring the fine-tuned model on test",
+    "evaluate_after": "measuring the final model on test",
+    "review": "searching for missing labels",
+}
+"""What a run does in each phase, by the phase's name in ``run.json``."""
+
 
 @dataclass
 class Session:
@@ -78,9 +95,9 @@ class Session:
         self.run.write_json(RUN_FILE, self.record.model_dump())
 
     @contextmanager
-    def phase(self, name: str, description: str) -> Iterator[None]:
-        """Log the description, the run's time so far and the estimated time left; then time the
-        block.
+    def phase(self, name: str, description: str | None = None) -> Iterator[None]:
+        """Log a description, the run's time so far and the estimated time left; then time the
+        block. The description is that of :data:`PHASES` unless the phase has several blocks.
 
         Raises:
             TrainingError: if memory runs out, with the settings to lower.
@@ -93,7 +110,7 @@ class Session:
         self.planned.pop(name, None)
         log.info(
             "%s (%s so far%s)",
-            description,
+            description or PHASES[name],
             duration(began - self.started),
             f", about {duration(left)} left" if left >= 1 else "",
         )

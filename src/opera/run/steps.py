@@ -39,7 +39,7 @@ from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, reads_vectors
 from opera.run.check import Checked
 from opera.run.costs import time_run
-from opera.run.session import Session, announce, new_record
+from opera.run.session import PHASES, Session, announce, new_record
 from opera.run.write import missing_candidates, write_results
 from opera.run_folder.folder import (
     KEYWORDS_FOLDER,
@@ -141,11 +141,9 @@ def first_training(session: Session) -> Fit | None:
     prepared, run, record = session.prepared, session.run, session.record.guard
     if record is not None and record.refit and record.second is not None:
         return None
-    data, title = prepared.data.with_splits, "training"
-    if prepared.data.dev_drawn:
-        title = f"training without the {counted(data.joined.split('dev').n_queries, 'dev query')}"
-    writer, phase = (run.nested(TRIAL_FOLDER), "trial") if prepared.refits else (run, "train")
-    return fit(session, data, writer, phase, title)
+    writer, phase = (run.nested(TRIAL_FOLDER), TRIAL_FOLDER) if prepared.refits else (run, "train")
+    description = PHASES[TRIAL_FOLDER if prepared.data.dev_drawn else "train"]
+    return fit(session, prepared.data.with_splits, writer, phase, description)
 
 
 def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[Fit, GuardRecord]:
@@ -196,12 +194,12 @@ def train_and_write(session: Session) -> None:
     prepared = session.prepared
     announce(prepared)
     if not (prepared.is_static or prepared.processes > 1 or session.resume):
-        with session.phase("time", "timing a few steps"), suppress(TrainingError):
+        with session.phase("time"), suppress(TrainingError):
             costs = time_run(prepared, session.started)
             session.planned = {**costs.phases, "load": 0.0}
             log.info("%s", costs.sentence)
     if prepared.model.base is not None:
-        with session.phase("encode", "encoding all texts for the adapter"):
+        with session.phase("encode"):
             prepared.encode()
     data, settings = prepared.data.with_splits, prepared.settings
     keywords = None
@@ -224,7 +222,7 @@ def train_and_write(session: Session) -> None:
     assert training is not None
     mixing_weight = 1.0 if choice is None else choice.mixing_weight
     results, encoder = _save_and_measure(session, base, guard, mixing_weight)
-    with session.phase("review", "searching for missing labels"):
+    with session.phase("review"):
         missing = missing_candidates(encoder, training.training_set, prepared.settings)
     if session.run.writes:
         if keywords is not None:
@@ -238,7 +236,7 @@ def train_and_write(session: Session) -> None:
 def _measure_base(session: Session) -> tuple[Evaluation, dict[str, Any]]:
     """Measure the base model on test; also return columns that describe the test queries."""
     prepared, data = session.prepared, session.prepared.data.with_splits
-    with session.phase("evaluate_before", "measuring the base model on test"):
+    with session.phase("evaluate_before"):
         base = _on_test(prepared.model.base_as_saved, prepared)
         columns = {
             "query_id": base.query_ids,
@@ -288,7 +286,7 @@ def _save_and_measure(
     embeddings = None if guard is None else guard.embeddings
     if guard is not None and mixing_weight < 1:
         if mixing_weight == 0 or guard.encoding_is_cheap:
-            with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
+            with session.phase("evaluate_fine_tuned"):
                 encoder = encoder_of(model, prepared.settings, embeddings=embeddings)
                 results["fine_tuned"] = _on_test(encoder, prepared)
         mixed_weights(guard.base, Weights.of(model), mixing_weight).put_into(model)
@@ -297,7 +295,7 @@ def _save_and_measure(
     everywhere(lambda: session.run.write_model(save, MODEL_FOLDER))
     final, final_encoder = base, prepared.model.base_as_saved
     if mixing_weight > 0:
-        with session.phase("evaluate_after", "measuring the final model on test"):
+        with session.phase("evaluate_after"):
             if not reads_vectors(model):  # an adapter is measured on the vectors that it trained on
                 model = load_model(session.run.path / MODEL_FOLDER, prepared.model.encoder.device)
             # searches with the final model will need its embeddings again
@@ -340,7 +338,7 @@ def fit(
         first: an earlier training of the run, whose first visits this training copies.
     """
     prepared = session.prepared
-    with session.phase("score_and_mine", "building the training set"):
+    with session.phase("score_and_mine"):
         training_set = build_training_set(prepared, data)
         refuse_differences("training pairs, scores or negatives", training_set.shared_arrays)
         sampler = make_sampler(training_set, prepared.recipe)

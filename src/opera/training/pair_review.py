@@ -38,17 +38,22 @@ class LabelledRows(Labelled):
         return {**super().pair(pair_id, stratum, why, rank), "query_id": row, "doc_id": row}
 
 
+def pair_noise(data_set: UserPairs, sampler: Sampler) -> NoisyLabels | None:
+    """Estimate which pairs have wrong labels."""
+    return estimate(data_set.pairs, sampler.all_visits(), sampler.kept)
+
+
 def review_items(data_set: UserPairs, sampler: Sampler, seed: int) -> dict[str, Any]:
     """Describe the pairs to review; their ids are rows of ``pruning.dataset``."""
-    pairs, visits, kept = data_set.pairs, sampler.all_visits(), sampler.kept
+    pairs, visits = data_set.pairs, sampler.all_visits()
     query_rows = np.arange(pairs.n_queries, dtype=np.int32)
     labelled = LabelledRows(data_set.data, query_rows, pairs, data_set.row_of_pair)
-    return training_items(labelled, estimate(pairs, visits, kept), visits, kept, seed)
+    return training_items(labelled, pair_noise(data_set, sampler), visits, sampler.kept, seed)
 
 
 def noisy_rows(data_set: UserPairs, sampler: Sampler) -> NoisyLabels | None:
     """Return the estimate by row of ``pruning.dataset``; NaN for a row without a pair."""
-    of_pairs = estimate(data_set.pairs, sampler.all_visits(), sampler.kept)
+    of_pairs = pair_noise(data_set, sampler)
     if of_pairs is None:
         return None
     rows = data_set.row_of_pair
