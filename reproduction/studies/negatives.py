@@ -83,7 +83,7 @@ class AllMixtures:
             return save_and_measure(session, base, guard, mixing_weight)
 
         with (
-            patch.object(choice, "choose_mixing_weight", lambda per_query, *_: max(per_query)),
+            patch.object(choice, "choose_weight", lambda per_query, *_: max(per_query)),
             patch.object(steps, "_save_and_measure", measure_first),
         ):
             yield

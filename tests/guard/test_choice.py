@@ -33,7 +33,7 @@ REFIT = {
 @pytest.fixture
 def with_weight(monkeypatch) -> Callable[[float], None]:
     """``with_weight(0.5)``: the rule chooses this λ."""
-    return lambda weight: monkeypatch.setattr(choice, "choose_mixing_weight", lambda *seen: weight)
+    return lambda weight: monkeypatch.setattr(choice, "choose_weight", lambda *seen: weight)
 
 
 @pytest.fixture(scope="module")

@@ -119,7 +119,7 @@ def test_a_static_model_ranks_a_part_of_a_large_corpus(train, monkeypatch):
 
 
 def test_a_large_corpus_is_not_encoded_once_more_for_the_fine_tuned_model_alone(train, bert_model, monkeypatch):
-    monkeypatch.setattr(choice, "choose_mixing_weight", lambda *arguments: 0.5)
+    monkeypatch.setattr(choice, "choose_weight", lambda *arguments: 0.5)
     run = train(model=bert_model, method="ft", max_steps=2, per_device_train_batch_size=8, refit=False)
     assert run.record.guard.test.fine_tuned is None
     assert list(run.measures) == ["base", "final", "bm25", "hybrid"]

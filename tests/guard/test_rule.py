@@ -12,7 +12,7 @@ from opera.guard.rule import (
     QueryKind,
     anchor,
     anchors_of,
-    choose_mixing_weight,
+    choose_weight,
     cross_fitted,
     expected_gains,
     guarded_measure,
@@ -34,7 +34,7 @@ def one_kind(per_query: dict[float, np.ndarray], seen: float) -> list[QueryKind]
 
 
 def choose(per_query: dict[float, np.ndarray], seen: float, static: bool = True) -> float:
-    return choose_mixing_weight(per_query, one_kind(per_query, seen), anchors_of(static))
+    return choose_weight(per_query, one_kind(per_query, seen), anchors_of(static))
 
 
 @pytest.mark.parametrize("static", [True, False])
@@ -89,17 +89,17 @@ def two_kinds(known: list[float], new: list[float]) -> tuple[dict[float, np.ndar
 
 def test_of_two_kinds_neither_is_harmed():
     rises, peaks = [0.3 * weight for weight in FINE], [0.1 * weight - 0.22 * weight**2 for weight in FINE]
-    assert choose_mixing_weight(*two_kinds(rises, rises)) == 1.0
-    assert choose_mixing_weight(*two_kinds(rises, peaks)) == 0.375  # new documents end above the base model up to .45
-    assert choose_mixing_weight(*two_kinds(rises, [-weight for weight in FINE])) == 0.0
+    assert choose_weight(*two_kinds(rises, rises)) == 1.0
+    assert choose_weight(*two_kinds(rises, peaks)) == 0.375  # new documents end above the base model up to .45
+    assert choose_weight(*two_kinds(rises, [-weight for weight in FINE])) == 0.0
     per_query, (known, _) = two_kinds(rises, [-weight for weight in FINE])
     none = QueryKind(np.zeros(400, dtype=bool), 0.0)
-    assert choose_mixing_weight(per_query, [known]) == 1.0
+    assert choose_weight(per_query, [known]) == 1.0
     # without new documents on dev, the rule expects as much loss above the anchor as gain below it
-    assert choose_mixing_weight(per_query, [known, none]) == 2 * STATIC_ANCHOR[0]
+    assert choose_weight(per_query, [known, none]) == 2 * STATIC_ANCHOR[0]
     flat = {weight: np.full(40, 0.5 + 1e-6 * (weight > 0)) for weight in FINE}
     new, missing = QueryKind(np.ones(40, dtype=bool), 0.0), QueryKind(np.zeros(40, dtype=bool), 1.0)
-    assert choose_mixing_weight(flat, [missing, new]) == choose_mixing_weight(flat, [new]) == STATIC_ANCHOR[0]
+    assert choose_weight(flat, [missing, new]) == choose_weight(flat, [new]) == STATIC_ANCHOR[0]
 
 
 def test_the_choice_is_measured_on_queries_that_had_no_part_in_it():

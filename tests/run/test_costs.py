@@ -45,7 +45,7 @@ def test_the_estimated_passes_over_the_corpus_are_those_of_a_run(
 ):
     for limit in ("GUARD_DOCUMENTS", "STATIC_GUARD_DOCUMENTS"):
         monkeypatch.setattr(dev_corpus, limit, documents)
-    monkeypatch.setattr(choice, "choose_mixing_weight", lambda *arguments: 0.5)
+    monkeypatch.setattr(choice, "choose_weight", lambda *arguments: 0.5)
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
     counted: list[int] = []
     embed = Encoder._vectors
@@ -65,7 +65,7 @@ def test_the_estimated_passes_over_the_corpus_are_those_of_a_run(
 
 
 def test_a_run_of_a_transformer_logs_the_time_left(beir, bert_model, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(choice, "choose_mixing_weight", lambda *arguments: 0.0)  # so no phase evaluate_after
+    monkeypatch.setattr(choice, "choose_weight", lambda *arguments: 0.0)  # so no phase evaluate_after
     phases = {"load": 5.0, "evaluate_dev": 40.0, "train": 200.0, "evaluate_after": 60.0, "review": 0.0}
     monkeypatch.setattr(steps, "time_run", lambda *_: Costs({}, phases, 0, "about 5 min in all"))
     with caplog.at_level(logging.INFO, logger="opera"):

@@ -69,7 +69,7 @@ def test_figures_are_those_of_the_folders_by_any_similarity(similarity, folder_o
 
 @pytest.mark.parametrize("adapter", [None, "query"])
 def test_a_base_model_that_is_kept_keeps_its_settings(adapter, folder_of, beir, tmp_path, monkeypatch):
-    monkeypatch.setattr("opera.guard.choice.choose_mixing_weight", lambda *_: 0.0)
+    monkeypatch.setattr("opera.guard.choice.choose_weight", lambda *_: 0.0)
     folder = folder_of("static", "dot")
     run = opera.adapt(beir, model=folder, out=tmp_path / "run", **SMALL, method="ft", adapter=adapter)
     assert run.measures["final"] == run.measures["base"] != run.measures["fine_tuned"]

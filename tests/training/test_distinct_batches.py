@@ -199,8 +199,8 @@ def test_a_training_without_conflicts_samples_what_the_method_samples(static_mod
     rows = pairs(21, 1)
     pruning, _ = train_script(rows, static_model, tmp_path, "ft", **TRAINING)
     (batches,) = pruning.batches
-    again = METHODS["ft"](batches.data_set.pairs, batches.sampler.plan, pruning.method_settings)
-    for step, ids in enumerate(batches.sampler.sampled):
+    again = METHODS["ft"](batches.data_set.pairs, batches.pair_sampler.plan, pruning.method_settings)
+    for step, ids in enumerate(batches.pair_sampler.sampled):
         assert ids.tolist() == again.draw(step).pair_ids.tolist()
 
 
@@ -214,13 +214,13 @@ def test_pairs_wait_in_order_with_their_weights_but_at_most_a_batch_of_them():
     method.probabilities = lambda step: probabilities
     sampler = DistinctSampler(method, np.empty((12, 0), dtype=np.int64), known_of(six))
     for expected in ([0, 2, 4], [1, 6, 8]):
-        draw = sampler.take(3)
+        draw = sampler.next_pairs(3)
         assert draw.pair_ids.tolist() == draw.weights.tolist() == expected
-    draw = sampler.take(3)  # the method's two batches have the first query only, so two rows are other queries
+    draw = sampler.next_pairs(3)  # the method's two batches have the first query only, so two rows are other queries
     assert draw.pair_ids[0] == 0
     assert len({*(draw.pair_ids // 2)}) == 3
     assert sampler.state_dict()["ids"].tolist() == [1, 0, 1]
-    others = [pair for _ in range(10) for pair in sampler.take(3).pair_ids.tolist() if pair > 1]
+    others = [pair for _ in range(10) for pair in sampler.next_pairs(3).pair_ids.tolist() if pair > 1]
     assert {*others} == {2, 4, 6}, "pairs with a probability of 0 are never drawn"
 
 

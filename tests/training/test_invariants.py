@@ -94,7 +94,7 @@ def test_a_script_trains_on_the_draws_of_the_method_and_observes_them(
     trainer.train()
     assert weights_of(model) != before
     (data_set_batches,) = pruning.batches
-    data_set, sampler = data_set_batches.data_set, data_set_batches.sampler
+    data_set, sampler = data_set_batches.data_set, data_set_batches.pair_sampler
     assert len(calls) == len(observed) == sampler.trained_steps == steps
 
     for (ids, *_), features in zip(observed, calls, strict=True):
@@ -121,7 +121,7 @@ def test_a_script_trains_on_the_draws_of_the_method_and_observes_them(
             ids, similarity, losses, p = observed[step - sampler.lag]
             again.visits.record(step - sampler.lag, ids, p)
             again.observe(ids, similarity, losses)
-        draw = batches.take(len(observed[step][0]))
+        draw = batches.next_pairs(len(observed[step][0]))
         assert draw.pair_ids.tolist() == observed[step][0].tolist()
         if kind == "mnrl" and not sizes:
             assert values[step] == pytest.approx((observed[step][2] * draw.weights).mean(), rel=1e-4)

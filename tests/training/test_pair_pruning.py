@@ -382,7 +382,7 @@ def test_a_document_is_ranked_among_those_that_were_trained_as_it_was(static_mod
         trained.update(batch)
         seen.update(rows[row]["d"] for row in batch)
     (data_set_batches,) = pruning.batches
-    visits = data_set_batches.sampler.all_visits()
+    visits = data_set_batches.pair_sampler.all_visits()
     visited = set(data_set_batches.data_set.rows(np.flatnonzero(visits.visited)))
     assert visited == ranked < trained
 
@@ -391,6 +391,6 @@ def test_an_epoch_begins_when_its_batches_are_opened_not_when_one_is_read():
     """A loader of several data sets opens the batches of all sets, and saves before it reads a rare one."""
     data_set = UserPairs("", Dataset.from_dict({"query": ["a", "b"], "document": ["c", "d"]}), 0)
     batches = TrainerBatches(data_set)
-    batches.sampler = SimpleNamespace(trained_steps=7, upcoming=lambda: iter(()))
+    batches.begin(SimpleNamespace(trained_steps=7, upcoming=lambda: iter(())))
     iter(batches)
     assert batches.epoch_start == 7

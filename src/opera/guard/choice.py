@@ -33,7 +33,7 @@ from opera.guard.rule import (
     QueryKind,
     anchors_of,
     choose_keyword_weights,
-    choose_mixing_weight,
+    choose_weight,
     cross_fitted,
     dev_queries_of_sets,
     guarded_measure,
@@ -146,7 +146,10 @@ class Guard:
             for mixing_weight in (FINE if prepared.is_static else COARSE)[1:]:
                 self.measured(fine_tuned, mixing_weight)
             fine_tuned.put_into(prepared.model.trained)
-            per_query = {weight: self._values(result) for weight, result in self.results.items()}
+            per_query = {
+                mixing_weight: self._values(result)
+                for mixing_weight, result in self.results.items()
+            }
             return from_main(decide(per_query, prepared, n_documents))
 
     def choose_keyword_weights(self, mixing_weight: float) -> KeywordsRecord | None:
@@ -265,7 +268,7 @@ def decide(
     """
     settings, kinds_by_name = prepared.settings, _query_kinds(prepared)
     kinds, anchors = list(kinds_by_name.values()), anchors_of(prepared.is_static)
-    mixing_weight = choose_mixing_weight(per_query, kinds, anchors)
+    mixing_weight = choose_weight(per_query, kinds, anchors)
     unbiased = cross_fitted(per_query, kinds, anchors, settings.seed)
     final = unbiased if mixing_weight > 0 else per_query[0.0]
     dev = guarded_measure(per_query[0.0], final, per_query[1.0])

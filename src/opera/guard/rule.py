@@ -74,7 +74,7 @@ NOVELTY = (0.1, 0.02)
 linear in between."""
 
 PerQuery = Mapping[float, NDArray[np.float64]]
-"""The measure of each dev query, float64 ``[n]``, by λ."""
+"""The measure of each dev query, float64 ``[n]``, by λ or by w."""
 Anchors = tuple[float, float, float, float]
 """a(s) for each s of :data:`SEEN`."""
 
@@ -97,34 +97,33 @@ def anchors_of(static: bool) -> Anchors:
     return STATIC_ANCHOR if static else TRANSFORMER_ANCHOR
 
 
-def choose_mixing_weight(
+def choose_weight(
     per_query: PerQuery, kinds: Sequence[QueryKind], anchors: Anchors = STATIC_ANCHOR
 ) -> float:
-    """Choose λ, one of the keys of ``per_query``.
+    """Choose λ or w, one of the keys of ``per_query``.
 
     Args:
         per_query: see :data:`PerQuery`.
         kinds: the kinds of queries that dev represents.
         anchors: a(s).
     """
-    mixing_weights = sorted(per_query)
+    weights = sorted(per_query)
     expected = np.array([expected_gains(per_query, kind, anchors) for kind in kinds])
     helpful = [
-        mixing_weight == 0 or helps_on_dev(per_query[mixing_weight] - per_query[0.0], kinds)
-        for mixing_weight in mixing_weights
+        weight == 0 or helps_on_dev(per_query[weight] - per_query[0.0], kinds) for weight in weights
     ]
     acceptable = np.array(helpful) & (expected >= 0).all(axis=0)
-    # Kinds without dev queries may rule out a λ, but not favour one.
+    # Kinds without dev queries may rule out a weight, but not favour one.
     total = expected[[bool(kind.has_query.any()) for kind in kinds]].sum(axis=0)
-    return mixing_weights[int(np.argmax(np.where(acceptable, total, -np.inf)))]
+    return weights[int(np.argmax(np.where(acceptable, total, -np.inf)))]
 
 
 def cross_fitted(
     per_query: PerQuery, kinds: Sequence[QueryKind], anchors: Anchors, seed: int
 ) -> NDArray[np.float64]:
-    """Measure each half of the dev queries at the λ that the other half chooses.
+    """Measure each half of the dev queries at the λ or w that the other half chooses.
 
-    At the λ that all dev queries choose, their own values would be too high.
+    At the weight that all dev queries choose, their own values would be too high.
 
     Args:
         per_query: see :data:`PerQuery`.
@@ -137,16 +136,18 @@ def cross_fitted(
     """
     values = per_query[0.0].copy()
     half = generator(seed, "guard.halves").permutation(len(values)) % 2 == 0
-    for part in (half, ~half):
-        mixing_weight = choose_mixing_weight(
-            per_query, [replace(kind, has_query=kind.has_query & ~part) for kind in kinds], anchors
+    for measured in (half, ~half):
+        weight = choose_weight(
+            per_query,
+            [replace(kind, has_query=kind.has_query & ~measured) for kind in kinds],
+            anchors,
         )
-        values[part] = per_query[mixing_weight][part]
+        values[measured] = per_query[weight][measured]
     return values
 
 
 def expected_gains(per_query: PerQuery, kind: QueryKind, anchors: Anchors) -> NDArray[np.float64]:
-    """Return the expected gain over the base model of each λ, in ascending order of λ."""
+    """Return the expected gain over the weight 0 of each λ or w, in ascending order."""
     weights = sorted(per_query)
     differences = [
         (per_query[high] - per_query[low])[kind.has_query] for low, high in pairwise(weights)
@@ -163,11 +164,11 @@ def expected_gains_of_steps(
     seen: float,
     anchors: Anchors,
 ) -> NDArray[np.float64]:
-    """Return the expected gain over the base model of each λ.
+    """Return the expected gain over the weight 0 of each λ or w.
 
     Args:
-        weights: the λ, ascending.
-        means: the mean difference between each λ and the next on dev.
+        weights: the values of λ or w, ascending.
+        means: the mean difference between each weight and the next on dev.
         variances: of these means.
         seen: s, as in :class:`QueryKind`.
         anchors: a(s).
@@ -181,10 +182,10 @@ def expected_gains_of_steps(
 
 
 def helps_on_dev(gain: NDArray[np.float64], kinds: Sequence[QueryKind]) -> bool:
-    """Whether a λ gains on dev, and loses on no kind of queries.
+    """Whether a λ or w gains on dev, and loses on no kind of queries.
 
     Args:
-        gain: over the base model, per dev query: float64 ``[n]``.
+        gain: over the weight 0, per dev query: float64 ``[n]``.
         kinds: the kinds of queries that dev represents.
     """
     means = [gain[kind.has_query].mean() for kind in kinds if kind.has_query.any()]
@@ -192,7 +193,7 @@ def helps_on_dev(gain: NDArray[np.float64], kinds: Sequence[QueryKind]) -> bool:
 
 
 def anchor(seen: float, anchors: Anchors) -> float:
-    """a(s): the λ that is expected to be best, without dev."""
+    """a(s): the λ or w that is expected to be best, without dev."""
     return float(np.interp(seen, SEEN, anchors))
 
 
@@ -274,7 +275,7 @@ def choose_keyword_weights(
         measure: the measure that decides.
         seed: of the halves of dev that choose w for each other.
     """
-    parsed, weights = parse_measures(measure), dict[str, float]()
+    parsed, keyword_weights = parse_measures(measure), dict[str, float]()
     depth = ranking_depth(parsed)
     alone, hybrid = model.per_query[measure], model.per_query[measure].copy()
     queries_by_set = dev_queries_of_sets(mixture)
@@ -282,17 +283,17 @@ def choose_keyword_weights(
         of_set, qrels = queries_by_set[data_set.name], data_set.judged_qrels("dev")
         fusion = fusion_of(data_set, model, words)
         values = {
-            weight: per_query(fusion.ranking(weight, depth), qrels, parsed)[measure]
-            for weight in KEYWORD_WEIGHTS
+            tried: per_query(fusion.ranking(tried, depth), qrels, parsed)[measure]
+            for tried in KEYWORD_WEIGHTS
         }
         kinds_of_set = [replace(kind, has_query=kind.has_query[of_set]) for kind in kinds]
-        weight = choose_mixing_weight(values, kinds_of_set, anchors)
-        if weight > 0:
+        keyword_weight = choose_weight(values, kinds_of_set, anchors)
+        if keyword_weight > 0:
             hybrid[of_set] = cross_fitted(values, kinds_of_set, anchors, seed)
-        weights[data_set.name] = weight
+        keyword_weights[data_set.name] = keyword_weight
     low, high = mean_interval(hybrid - alone, bounds=DIFFERENCE)
     return KeywordsRecord(
-        weights=weights,
+        weights=keyword_weights,
         measure=measure,
         queries=len(alone),
         bm25=words.measures[measure],

@@ -43,7 +43,7 @@ class DistinctSampler(DataSetSampler):
         self._draw_different()  # raises an error before training
         self._waiting = Draw.unweighted(np.empty(0, dtype=np.int64))
 
-    def take(self, count: int) -> Draw:
+    def next_pairs(self, count: int) -> Draw:
         """Return the pairs of the next batch."""
         while len(self._waiting.pair_ids) < count:
             self._draw()

@@ -170,7 +170,7 @@ class PairPruning(SamplerCallback):
             SettingError: before training, or for an unknown name.
         """
         batches = self._trained_batches(name, "noisy_labels")
-        return noisy_rows(batches.data_set, batches.sampler)
+        return noisy_rows(batches.data_set, batches.pair_sampler)
 
     def review(
         self, path: str | Path, *, name: str = ONLY, items: int = 200, overwrite: bool = False
@@ -201,7 +201,7 @@ class PairPruning(SamplerCallback):
             ours=lambda file: is_page(file, "OPERA review"),
         )
         batches = self._trained_batches(name, "review")
-        contents = review_items(batches.data_set, batches.sampler, self._seed)
+        contents = review_items(batches.data_set, batches.pair_sampler, self._seed)
         chosen = chosen_items(contents, {}, whole_number(items, "items", 1))
         write_review(file, "Rows of the data set", "train", contents, chosen, AFTER_REVIEW)
         return file
@@ -266,8 +266,8 @@ class PairPruning(SamplerCallback):
         lengths = [1 if in_turns else batches.length for batches in self.batches]
         for batches, length in zip(self.batches, lengths, strict=True):
             draws = max(1, math.ceil(read * length / sum(lengths)))
-            batches.sampler = self._sampler(batches, draws, lag)
-        self.samplers = [batches.sampler for batches in self.batches]
+            batches.begin(self._sampler(batches, draws, lag))
+        self.samplers = [batches.pair_sampler for batches in self.batches]
         if state.global_step:
             skips = 0 if args.ignore_data_skip else state.global_step % updates
             self._resume(args, state, skips * accumulation * processes)

@@ -151,7 +151,7 @@ class DataSetSampler:
         self._next_step = 0
         self._waiting = Draw.unweighted(np.empty(0, dtype=np.int64))
 
-    def take(self, count: int) -> Draw:
+    def next_pairs(self, count: int) -> Draw:
         """Return the next pairs; their ids count from 0 within the set."""
         while len(self._waiting.pair_ids) < count:
             self._draw()
@@ -305,7 +305,7 @@ class Sampler:
         for data_set, count, first_pair in zip(self.sets, counts, first_pairs, strict=False):
             if count == 0:
                 continue
-            draw = data_set.take(count)
+            draw = data_set.next_pairs(count)
             drawn_rows = data_set.documents(draw.pair_ids, self.n_negatives, self.plan.seed, step)
             draws.append((draw.pair_ids + first_pair, drawn_rows, draw.weights))
         pair_ids, doc_rows, factors = map(np.concatenate, zip(*draws, strict=True))

@@ -29,44 +29,55 @@ class TrainerBatches:
 
     Attributes:
         data_set: the pairs.
-        sampler: samples the pairs; exists once training begins.
         length: batches per epoch, over all processes; 0 until a trainer asks for batches.
         batch_size: pairs of a batch.
         epoch_start: the first step of the epoch.
     """
 
-    sampler: Sampler
-    drop_last = False
-    length = batch_size = epoch_start = _to_skip = 0
-
     def __init__(self, data_set: UserPairs) -> None:
         self.data_set = data_set
+        self.drop_last = False  # accelerate reads it
+        self.length = self.batch_size = self.epoch_start = self._to_skip = 0
+        self._pair_sampler: Sampler | None = None
         self._trained_documents: NDArray[np.bool_] = np.zeros(len(data_set.data.corpus), dtype=bool)
         self._trained_copies: NDArray[np.bool_] = np.zeros(data_set.pairs.n_pairs, dtype=bool)
 
     def __len__(self) -> int:
         return self.length
 
-    def __iter__(self) -> Iterator[list[int]]:
-        """Begin an epoch: yield the batches that a resumed trainer skips, then batches that it has
-        read but not trained, then new batches. A skipped batch repeats row 0, because the trainer
-        discards it."""
-        if not hasattr(self, "sampler"):
+    def begin(self, pair_sampler: Sampler) -> None:
+        """Begin a training."""
+        self._pair_sampler = pair_sampler
+
+    @property
+    def pair_sampler(self) -> Sampler:
+        """Samples the pairs. accelerate would read an attribute ``sampler``.
+
+        Raises:
+            SettingError: if no training has begun.
+        """
+        if self._pair_sampler is None:
             raise SettingError(
                 "PairPruning: a training or evaluation began without its callback; pass "
                 f"callbacks=[pruning.callback] to the trainer; {ADVICE_ONCE}"
             )
+        return self._pair_sampler
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Begin an epoch: yield the batches that a resumed trainer skips, then batches that it has
+        read but not trained, then new batches. A skipped batch repeats row 0, because the trainer
+        discards it."""
         # not a generator: a loader of several data sets calls this for all sets before it reads one
         skipped, self._to_skip = self._to_skip, 0
-        self.epoch_start = self.sampler.trained_steps - skipped
-        steps = islice(self.sampler.upcoming(), self.length - skipped)
-        batches = (self.data_set.rows(self.sampler.sampled[step]) for step in steps)
+        self.epoch_start = self.pair_sampler.trained_steps - skipped
+        steps = islice(self.pair_sampler.upcoming(), self.length - skipped)
+        batches = (self.data_set.rows(self.pair_sampler.sampled[step]) for step in steps)
         return chain([[0] * self.batch_size] * skipped, batches)
 
     def resume(self, epoch_start: int, skips: bool) -> int:
         """Continue at the sampler's step, and return how many batches of the epoch to skip."""
-        self._mark_trained(np.flatnonzero(self.sampler.trained))
-        self._to_skip = self.sampler.trained_steps - epoch_start if skips else 0
+        self._mark_trained(np.flatnonzero(self.pair_sampler.trained))
+        self._to_skip = self.pair_sampler.trained_steps - epoch_start if skips else 0
         return self._to_skip
 
     def batch(self, pair_ids: IntArray) -> Batch:
@@ -75,7 +86,7 @@ class TrainerBatches:
         Raises:
             TrainingError: if there is none.
         """
-        for _, batch in sorted(self.sampler.pending.items()):
+        for _, batch in sorted(self.pair_sampler.pending.items()):
             if np.array_equal(batch.pair_ids, pair_ids):
                 return batch
         raise TrainingError(
@@ -91,7 +102,7 @@ class TrainerBatches:
         pair_ids, _, _, p = observations
         was_trained = self._trained_copies[self.data_set.copies[pair_ids]]
         first_p = np.where(was_trained, np.float32(np.nan), p)
-        self.sampler.observe(self.batch(pair_ids).step, observations._replace(p=first_p))
+        self.pair_sampler.observe(self.batch(pair_ids).step, observations._replace(p=first_p))
         self._mark_trained(pair_ids)
 
     def _mark_trained(self, pair_ids: IntArray) -> None:
