@@ -24,13 +24,13 @@ def expand_lists(
         title: of the data set, for messages.
 
     Returns:
-        The new data set, the row of the user's data set that each of its rows comes from, and the
-        names of the new columns by the name of the column with lists.
+        The new data set, the table row that each of its rows comes from, and the names of the new
+        columns by the name of the column with lists.
 
     Raises:
         DataError: for an empty list, and for lists in a data set with a transform.
     """
-    expanded, user_rows, lists = data_set, np.arange(len(data_set)), dict[str, list[str]]()
+    expanded, table_rows, lists = data_set, np.arange(len(data_set)), dict[str, list[str]]()
     for name in reversed(columns[1:]):  # so that the positives, which add rows, come last
         if not isinstance(expanded.features[name], List | LargeList):
             continue
@@ -47,8 +47,8 @@ def expand_lists(
                 "text, as in other rows"
             )
         if name == columns[1]:
-            user_rows = np.repeat(user_rows, lengths)
-            expanded, new = expanded.select(user_rows), {name: pc.list_flatten(values)}
+            table_rows = np.repeat(table_rows, lengths)
+            expanded, new = expanded.select(table_rows), {name: pc.list_flatten(values)}
         else:
             lists[name] = [f"{name}_{number + 1}" for number in range(min(lengths, default=0))]
             new = {
@@ -57,4 +57,4 @@ def expand_lists(
             }
         texts = Dataset(pa.table(new))
         expanded = concatenate_datasets([expanded.remove_columns(name), texts], axis=1)
-    return expanded, user_rows, lists
+    return expanded, table_rows, lists

@@ -2,7 +2,7 @@
 
 Numbers of several kinds occur, each with its own name:
 
-- a *user row* is a row of the data set that the user passed;
+- a *table row* is a row of the data set that the user passed;
 - a *row* is a row of ``pruning.dataset``, in which a list of positives has become a row for each;
 - a *pair id* is the number of a pair of the data set, from 0; the loss gets pair ids among all data
   sets, which begin at ``first_pair_id``;
@@ -103,7 +103,7 @@ class UserPairs:
                 f"{title}: must have two text columns, the query and its positive document, got "
                 f"{shown(tuple(text_columns))}"
             )
-        self._expanded, user_rows, self.lists = expand_lists(dataset, text_columns, title)
+        self._expanded, table_rows, self.lists = expand_lists(dataset, text_columns, title)
         if (total := len(self._expanded)) == 0:
             raise DataError(f"{title}: must have at least one row, got an empty data set")
         self.columns = [
@@ -122,7 +122,7 @@ class UserPairs:
                 self._expanded = self._expanded.with_format(None).flatten_indices()
             texts = self._expanded.select_columns(self.columns).with_format("arrow")
             relevant = texts.select(rows)
-        return rows, UserTexts(title, relevant, user_rows[rows], self.columns)
+        return rows, UserTexts(title, relevant, table_rows[rows], self.columns)
 
     def _with_pair_ids(self) -> Dataset:
         """Return the data set with pair ids as its label column."""

@@ -35,13 +35,13 @@ class UserTexts:
     Attributes:
         title: of the data set, for messages.
         data_set: the rows that train, in the format ``arrow``, or with the user's transform.
-        user_rows: int64, the row of the user's data set that each of them comes from.
+        table_rows: int64, the table row that each of them comes from.
         columns: query, positive, negatives.
     """
 
     title: str
     data_set: Dataset
-    user_rows: NDArray[np.int64]
+    table_rows: NDArray[np.int64]
     columns: list[str]
 
     def digests(self) -> NDArray[np.uint64]:
@@ -57,7 +57,7 @@ class UserTexts:
                 texts = values[column]
                 if isinstance(texts, pa.ChunkedArray):
                     texts = texts.to_pylist()
-                self._check(column, self.user_rows[block], texts, may_be_empty=number > 1)
+                self._check(column, self.table_rows[block], texts, may_be_empty=number > 1)
                 digests[number, block] = digests_of(texts, len(texts))
         return digests
 
@@ -99,14 +99,14 @@ class UserTexts:
             )
 
     def _check(
-        self, column: str, user_rows: IntArray, texts: list[Any], may_be_empty: bool
+        self, column: str, table_rows: IntArray, texts: list[Any], may_be_empty: bool
     ) -> None:
         """Raise a :class:`DataError` for the first value of a column that is not a text."""
         rule = "a text" if may_be_empty else "a text that is not empty"
-        for user_row, text in zip(user_rows.tolist(), texts, strict=True):
+        for table_row, text in zip(table_rows.tolist(), texts, strict=True):
             if not isinstance(text, str) or not (may_be_empty or text.strip()):
                 raise DataError(
-                    f"{self.title}: row {user_row}, column {column!r}: must be {rule}, got "
+                    f"{self.title}: row {table_row}, column {column!r}: must be {rule}, got "
                     f"{shown(text)}; except for a label ({', '.join(LABEL_COLUMNS)}), the columns "
                     "are the query, its positive, then negatives; remove columns with "
                     "dataset.remove_columns, rows with dataset.filter"
