@@ -157,7 +157,7 @@ def test_confirmed_pairs_are_correct_and_what_a_review_removed_counts_for_its_da
     alone = estimate(pairs, visits, kept).noise_rate
     visits.removed_excess = [0, 300]
     assert estimate(pairs, visits, kept).noise_rate - alone == pytest.approx(300 / 4000)
-    assert visits.part(1).removed_excess == [300]
+    assert visits.of_data_set(1).removed_excess == [300]
 
 
 def test_the_rate_is_that_of_the_later_half_of_the_visits_or_of_the_last_2000():
@@ -192,7 +192,7 @@ def test_pairs_that_are_not_visited_get_the_share_of_their_class():
 
 def test_the_first_of_two_visits_counts_and_parts_share_what_they_see():
     visits = FirstVisits.none(6, np.array([0, 2, 6]))
-    part = visits.part(1)
+    part = visits.of_data_set(1)
     part.record(3, np.array([1, 1, 2]), np.array([0.2, 0.9, np.nan], dtype=np.float32))
     visits.record(4, np.array([3, 4]), np.array([0.7, 0.5], dtype=np.float32))
     assert visits.p.tolist() == pytest.approx([np.nan, np.nan, np.nan, 0.2, 0.5, np.nan], nan_ok=True)

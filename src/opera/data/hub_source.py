@@ -65,8 +65,8 @@ class HubName(NamedTuple):
     @classmethod
     def parse(cls, name: str) -> HubName:
         """Parse the name after ``hf:``. A local folder takes precedence over the hub."""
-        folder, _, part = name.rpartition(":")
-        for repository, split in ((name, None), (folder, part)):
+        folder, _, last_part = name.rpartition(":")
+        for repository, split in ((name, None), (folder, last_part)):
             if repository and Path(repository).is_dir():
                 # the judgements may be in the folder NAME-qrels, so "." and ".." need a name
                 return cls(os.path.abspath(repository), None, split, True)  # noqa: PTH100
@@ -218,8 +218,8 @@ def _read(
         """The splits of a configuration, memory-mapped."""
         splits = datasets.load_dataset(repository, config, cache_dir=cache, revision=revision)
         return {
-            split: table_of_dataset(f"{source}, {config if split == config else split}", part)
-            for split, part in splits.items()
+            split: table_of_dataset(f"{source}, {config if split == config else split}", rows)
+            for split, rows in splits.items()
         }
 
     configs = datasets.get_dataset_config_names(name.repository, revision=revision)

@@ -109,7 +109,7 @@ def json_value(column: str, value: Any, kind: pa.DataType) -> Any:
         return value
     if kind == LISTS_OF_TEXTS:
         values = value if isinstance(value, list) else [value]
-        return [json_value(column, part, pa.string()) for part in values]
+        return [json_value(column, item, pa.string()) for item in values]
     if isinstance(value, int | float) and not isinstance(value, bool):
         return repr(value)
     raise BadRow(f"column {shown(column)} must be a text or a number, got {{}}", shown(value))

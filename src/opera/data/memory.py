@@ -43,8 +43,8 @@ def table_of_dataset(name: str, dataset: Any) -> MemoryTable:
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         arrow = dataset.with_format("arrow").select_columns(columns)
-        for part in arrow.iter(batch_size=BATCH_ROWS):
-            yield from part.combine_chunks().to_batches()
+        for batch in arrow.iter(batch_size=BATCH_ROWS):
+            yield from batch.combine_chunks().to_batches()
 
     return MemoryTable(name, form["columns"], read)
 
@@ -69,9 +69,12 @@ def load_memory(
         if queries is not None:
             texts["queries"] = [_texts(queries, "queries")]
     digest = hashlib.sha256(f"memory\0{assignments}\0{skip}".encode())
-    for kind, part in [*((kind, part) for kind, (part,) in texts.items()), ("pairs", table)]:
+    for kind, table_of_kind in [
+        *((kind, table_of_kind) for kind, (table_of_kind,) in texts.items()),
+        ("pairs", table),
+    ]:
         digest.update(f"\0{kind}\0".encode())
-        for batch in part.batches(part.columns, Problems()):
+        for batch in table_of_kind.batches(table_of_kind.columns, Problems()):
             record_batch, sink = pa.record_batch(batch.columns), pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, record_batch.schema) as writer:
                 writer.write_batch(record_batch)

@@ -202,8 +202,8 @@ def _joined(
 def _joined_qrels(
     qrels: Sequence[Qrels | None], first_rows: Sequence[tuple[int, int]]
 ) -> Qrels | None:
-    parts = zip(qrels, first_rows, strict=True)
-    shifted = [part.shifted(*rows_of_set) for part, rows_of_set in parts if part]
+    qrels_and_rows = zip(qrels, first_rows, strict=True)
+    shifted = [of_set.shifted(*rows_of_set) for of_set, rows_of_set in qrels_and_rows if of_set]
     return reduce(Qrels.union, shifted) if shifted else None
 
 

@@ -271,8 +271,8 @@ class TeacherScores:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of pairs and scores, in hex."""
-        parts = (self.query_rows, self.doc_rows, self.scores)
-        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+        arrays = (self.query_rows, self.doc_rows, self.scores)
+        return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
 
     def lookup(self, query_rows: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
         """Return the scores of pairs, or NaN: float32. The arrays are broadcast together."""

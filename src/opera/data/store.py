@@ -159,10 +159,10 @@ def _write(builder: DataBuilder) -> None:
     parts += [("negatives", builder.given_negatives), ("teacher", builder.teacher)]
     arrays = {
         f"{name}/{field.name}": values
-        for name, part in parts
-        if part is not None
-        for field in fields(part)
-        if (values := getattr(part, field.name)) is not None
+        for name, stored in parts
+        if stored is not None
+        for field in fields(stored)
+        if (values := getattr(stored, field.name)) is not None
     }
     np.savez(builder.folder / ARRAYS, **arrays)
     about: dict[str, Any] = {

@@ -262,11 +262,11 @@ class MemoryTable(Table):
         first_row = self.first_row
         for batch in self._read(list(columns)):
             for start in range(0, batch.num_rows, BATCH_ROWS):
-                part = batch.slice(start, BATCH_ROWS)
+                rows = batch.slice(start, BATCH_ROWS)
                 yield Rows(
-                    range(first_row, first_row + len(part)), {name: part[name] for name in columns}
+                    range(first_row, first_row + len(rows)), {name: rows[name] for name in columns}
                 )
-                first_row += len(part)
+                first_row += len(rows)
 
 
 class ArrowTable(MemoryTable):

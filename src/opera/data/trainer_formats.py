@@ -94,8 +94,8 @@ def passages(record: Record) -> Iterator[Record]:
                 raise BadRow(f"column {shown(name)} must be an object, got {{}}", shown(passage))
             key = next((key for key in PASSAGE_IDS if key in passage), PASSAGE_IDS[0])
             identifier, title, text = (
-                json_value(f"{name}.{part}", passage.get(part), pa.string())
-                for part in (key, "title", "text")
+                json_value(f"{name}.{name_of_field}", passage.get(name_of_field), pa.string())
+                for name_of_field in (key, "title", "text")
             )
             if text is None and identifier is None:
                 title = text = ""

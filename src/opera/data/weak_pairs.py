@@ -82,16 +82,20 @@ def load_weak_pairs(
     testing = _test_groups(sizes, generator(seed, f"{kind}.modules"))
     splits = {}
     for split in ("train", "test"):
-        part = [section for section in sections if (section.group in testing) == (split == "test")]
-        splits[split] = _sample(part, limits[split], generator(seed, f"{kind}.{split}"))
+        candidates = [
+            section for section in sections if (section.group in testing) == (split == "test")
+        ]
+        splits[split] = _sample(candidates, limits[split], generator(seed, f"{kind}.{split}"))
     digest = hashlib.sha256(f"{kind}\0{name}".encode())
-    for split, part in splits.items():
+    for split, sections_of_split in splits.items():
         digest.update(f"\0{split}".encode())
-        for section in part:
+        for section in sections_of_split:
             digest.update("\0".join((section.name, section.title, *section.lines)).encode())
 
     def parse(builder: DataBuilder) -> None:
-        selected = [section for part in splits.values() for section in part]
+        selected = [
+            section for sections_of_split in splits.values() for section in sections_of_split
+        ]
         docs = [
             (f"{section.name}#{number}", section.name, chunk)
             for section in selected

@@ -257,7 +257,7 @@ def _write(
 
 
 def _title_without_folders(data: Mixture) -> str:
-    return " + ".join(source_title(without_folders(part.source)) for part in data.data_sets)
+    return " + ".join(source_title(without_folders(data_set.source)) for data_set in data.data_sets)
 
 
 def _write_forms(

@@ -112,9 +112,9 @@ def write_onnx(model: SentenceTransformer, file: Path) -> None:
     )
     graph = program.model_proto
     main = graph.graph
-    for part in (graph, main, *main.node, *main.value_info, *main.initializer):
-        part.ClearField("metadata_props")  # torch stores source lines and paths of this machine
-        part.ClearField("doc_string")
+    for message in (graph, main, *main.node, *main.value_info, *main.initializer):
+        message.ClearField("metadata_props")  # torch stores source lines and paths of this machine
+        message.ClearField("doc_string")
     onnx.save_model(
         graph,
         str(file),

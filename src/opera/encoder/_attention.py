@@ -186,7 +186,9 @@ class PackedAttention(torch.autograd.Function):
         query, key, value, out = ctx.saved_tensors
         gradient = gradient.contiguous()
         totals = (gradient.float() * out.float()).sum(-1, keepdim=True)
-        into_query, into_key, into_value = (torch.empty_like(part) for part in (query, key, value))
+        into_query, into_key, into_value = (
+            torch.empty_like(tensor) for tensor in (query, key, value)
+        )
         group, first_row = query.shape[1] // key.shape[1], 0
         use_torch_threads()
         for block, sums in zip(ctx.pack.blocks(), ctx.log_sums, strict=True):
@@ -195,7 +197,7 @@ class PackedAttention(torch.autograd.Function):
             )
             lengths, in_total = np.repeat(block.lengths, query.shape[1]), total[:, :, 0].numpy()
             to_queries, to_keys, to_values = (
-                torch.empty_like(part) for part in (queries, keys, values)
+                torch.empty_like(tensor) for tensor in (queries, keys, values)
             )
             for part in _parts(queries):
                 scores = torch.bmm(queries[part], keys[part].transpose(1, 2))
@@ -230,7 +232,7 @@ def attended_by_torch(
     out, heads = query.new_empty((*query.shape[:2], value.shape[-1])), query.shape[1]
     for block in pack.blocks():
         queries, keys, values = (
-            _by_head(block, part, heads // part.shape[1]) for part in (query, key, value)
+            _by_head(block, tensor, heads // tensor.shape[1]) for tensor in (query, key, value)
         )
         mask = None  # causal attention never reaches the padding
         if not (settings.is_causal or block.is_uniform):
@@ -277,7 +279,7 @@ def packed_attention(
     # has no autocast, so all get one type.
     dtype = value.dtype if value.dtype in PRECISIONS else torch.float32
     queries, keys, values = (
-        part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value)
+        tensor[0].transpose(0, 1).to(dtype).contiguous() for tensor in (query, key, value)
     )
     attended: Tensor
     torch_is_faster = PRECISIONS[dtype] in processor_defaults().torch_attention
@@ -307,17 +309,20 @@ def _by_head(block: Pack, packed: Tensor, group: int) -> Tensor:
     if block.is_uniform:
         texts = block.by_text(packed[block.rows])
     else:
-        starts, lengths = (torch.from_numpy(part).long()[:, None] for part in block)
+        starts, lengths = (torch.from_numpy(numbers).long()[:, None] for numbers in block)
         texts = packed[starts + torch.minimum(torch.arange(int(lengths.max())), lengths - 1)]
     by_head = texts.transpose(1, 2)
     return by_head if group == 1 else by_head.repeat_interleave(group, 1)
 
 
-def _gathered(block: Pack, *parts: tuple[Tensor, int]) -> list[Tensor]:
+def _gathered(block: Pack, *tensors: tuple[Tensor, int]) -> list[Tensor]:
     """Return the texts of a block as contiguous ``[texts * heads * group, L, d]``; do not change
     them, because they may share memory with the pack.
     """
-    return [_by_head(block, *part).flatten(0, 1).contiguous() for part in parts]
+    return [
+        _by_head(block, *tensor_and_group).flatten(0, 1).contiguous()
+        for tensor_and_group in tensors
+    ]
 
 
 def _scatter(by_head: Tensor, block: Pack, packed: Tensor) -> None:

@@ -302,7 +302,7 @@ def _compare(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
     words = generator(0, "packing", 0).integers(
         5, min(100, model[0].auto_model.config.vocab_size), size=24
     )
-    texts = [part.astype(np.int32) for part in np.split(words, [3, 10])]
+    texts = [text.astype(np.int32) for text in np.split(words, [3, 10])]
     was_training, attention = model.training, transformer.config._attn_implementation
     model.eval()
     transformer.set_attn_implementation(NAME)

@@ -240,7 +240,7 @@ def queries_chart(run: Run) -> Picture:
         axes.plot((0, 100), (0, 100), color=INK, linestyle=":")
         for kind, (shade, mask) in kinds.items():
             values = (100 * np.column_stack([base[mask], final[mask]])).round()
-            (x, y), count = (part.T for part in np.unique(values, axis=0, return_counts=True))
+            (x, y), count = (columns.T for columns in np.unique(values, axis=0, return_counts=True))
             style: dict[str, Any] = {"color": shade, "alpha": 0.6, "linewidths": 0, "label": kind}
             axes.scatter(x, y, 20 * np.sqrt(count), **style).set_in_layout(False)
         axes.set(xlabel=f"{PRIMARY} of the base model", ylabel=f"{PRIMARY} of the final model")
@@ -256,7 +256,7 @@ def learning_charts(run: Run) -> Iterator[Picture]:
         np.array_split(trace[name].to_numpy(), min(PARTS, trace.num_rows))
         for name in ("step", "loss")
     ]
-    steps, losses = ([float(part.mean()) for part in column_parts] for column_parts in parts)
+    steps, losses = ([float(values.mean()) for values in column_parts] for column_parts in parts)
     yield chart("learning curve: training loss", "step", "loss", {method: (steps, losses)})
     if len(evaluations := run.training.evaluations) > 1:
         name = run.training.measure or PRIMARY

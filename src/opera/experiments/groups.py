@@ -255,10 +255,10 @@ def short_name(source: DataName) -> str:
     """Return the last part of a data set's path, or the name of a published data set; of several
     data sets, the names joined by " + ".
     """
-    parts = [source] if isinstance(source, TableSource) else source.split(" + ")
+    sources = [source] if isinstance(source, TableSource) else source.split(" + ")
     return " + ".join(
-        source_name(part) or Path(str(part)).name.removesuffix(".jsonl") or str(part)
-        for part in parts
+        source_name(name) or Path(str(name)).name.removesuffix(".jsonl") or str(name)
+        for name in sources
     )
 
 

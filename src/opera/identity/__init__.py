@@ -131,7 +131,9 @@ class Origin(RecordPart):
         data_sets = [record.data, *(record.sets or ())]
         weights = {} if record.keywords is None else record.keywords.weights
         of_single = dict.fromkeys(weights, record.data.fingerprint)
-        fingerprints = {part.name: part.fingerprint for part in record.sets or ()} or of_single
+        fingerprints = {
+            data_set.name: data_set.fingerprint for data_set in record.sets or ()
+        } or of_single
         facts = {
             name: getattr(settings, name) for name in cls.model_fields if hasattr(settings, name)
         }

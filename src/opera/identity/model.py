@@ -47,24 +47,24 @@ def fingerprint(model: BaseModel) -> str:
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     facts: list[Any] = [getattr(model, name, None) for name in MODEL_ATTRIBUTES]
-    for name, part in model.named_modules(remove_duplicate=False):
-        if name and not isinstance(part, nn.Dropout):
-            facts.append([name, *_facts(part)])
+    for name, module in model.named_modules(remove_duplicate=False):
+        if name and not isinstance(module, nn.Dropout):
+            facts.append([name, *_facts(module)])
     total.update(repr(facts).encode())
     return total.hexdigest()
 
 
-def _facts(part: Any) -> list[Any]:
-    """Everything except the weights that decides what a part of a model computes."""
-    facts: list[Any] = [type(part).__qualname__, part.extra_repr()]
-    if hasattr(part, "get_config_dict"):
-        facts.append(_relevant(part.get_config_dict()))
-    if isinstance(part, PreTrainedModel):
-        facts.append(_relevant(part.config.to_dict()))
-    if hasattr(part, "merged_adapters"):  # a layer of peft
-        switches = part.active_adapters, part.merged_adapters, part.disable_adapters
-        facts.append([getattr(part, "scaling", None), *switches])
-    if (tokenizer := _tokenizer(part)) is not None and hasattr(_backend(tokenizer), "to_str"):
+def _facts(module: Any) -> list[Any]:
+    """Everything except the weights that decides what a module of a model computes."""
+    facts: list[Any] = [type(module).__qualname__, module.extra_repr()]
+    if hasattr(module, "get_config_dict"):
+        facts.append(_relevant(module.get_config_dict()))
+    if isinstance(module, PreTrainedModel):
+        facts.append(_relevant(module.config.to_dict()))
+    if hasattr(module, "merged_adapters"):  # a layer of peft
+        switches = module.active_adapters, module.merged_adapters, module.disable_adapters
+        facts.append([getattr(module, "scaling", None), *switches])
+    if (tokenizer := _tokenizer(module)) is not None and hasattr(_backend(tokenizer), "to_str"):
         facts.append(tokenizer_facts(tokenizer))
     return facts
 
@@ -77,10 +77,10 @@ def _relevant(value: Any) -> Any:
     return [_relevant(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
-def _tokenizer(part: nn.Module) -> Any:
+def _tokenizer(module: nn.Module) -> Any:
     """The tokenizer that a module holds, and no tokenizer of another module."""
-    processor = vars(part).get("processor")
-    return vars(part).get("tokenizer") or getattr(processor, "tokenizer", processor)
+    processor = vars(module).get("processor")
+    return vars(module).get("tokenizer") or getattr(processor, "tokenizer", processor)
 
 
 def _backend(tokenizer: Any) -> Any:
@@ -100,34 +100,36 @@ def tokenizer_facts(tokenizer: Any) -> str:
 def reading(model: BaseModel, role: str | None, prompt: str) -> str:
     """How a model reads the texts of a role: its prompt, and the number of tokens in each part."""
     lengths = [
-        getattr(part, f"{role}_length", None) or part.max_seq_length
-        for part in model.modules()
-        if hasattr(part, "query_length")
+        getattr(module, f"{role}_length", None) or module.max_seq_length
+        for module in model.modules()
+        if hasattr(module, "query_length")
     ]
     return f"{prompt}\0{lengths}"
 
 
 def may_cache(model: BaseModel) -> bool:
-    """Whether :func:`fingerprint` sees all of a model; else logs once which part it cannot see.
+    """Whether :func:`fingerprint` sees all of a model; else logs once which module it cannot see.
 
-    Another model could get the cached results of a model with a hidden part.
+    Another model could get the cached results of a model with a hidden module.
     """
-    for part in model.modules():
-        tokenizer = _tokenizer(part)
+    for module in model.modules():
+        tokenizer = _tokenizer(module)
         if (
-            type(part).__module__.partition(".")[0] not in VISIBLE_PACKAGES
-            or {"forward", "preprocess"} & vars(part).keys()
-            or getattr(part, "backend", "torch") != "torch"
+            type(module).__module__.partition(".")[0] not in VISIBLE_PACKAGES
+            or {"forward", "preprocess"} & vars(module).keys()
+            or getattr(module, "backend", "torch") != "torch"
             or not (tokenizer is None or hasattr(_backend(tokenizer), "to_str"))
         ):
-            _log_hidden(type(part).__qualname__)
+            _log_hidden(type(module).__qualname__)
             return False
     return True
 
 
 @cache
-def _log_hidden(part: str) -> None:
-    log.info("note: OPERA cannot see all of %s, so it does not cache what the model computes", part)
+def _log_hidden(module: str) -> None:
+    log.info(
+        "note: OPERA cannot see all of %s, so it does not cache what the model computes", module
+    )
 
 
 def computation_key(precision: str, device: str) -> str:

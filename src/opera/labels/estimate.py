@@ -78,7 +78,7 @@ class FirstVisits:
         """The number of each pair's data set, int64 in the shape of ``pair_ids``."""
         return np.asarray(np.searchsorted(self.first_pairs, pair_ids, side="right") - 1)
 
-    def part(self, set_number: int) -> FirstVisits:
+    def of_data_set(self, set_number: int) -> FirstVisits:
         """A view of one data set's pairs. It shares its arrays with this object."""
         pairs_of_set = slice(*self.first_pairs[set_number : set_number + 2])
         p, step = self.p[pairs_of_set], self.step[pairs_of_set]
@@ -294,11 +294,11 @@ def estimate(pairs: TrainingPairs, visits: FirstVisits, kept: BoolArray) -> Nois
     sizes = np.array([np.count_nonzero(kept[members]) for members in classes])
     all_pairs = sizes.sum() + np.count_nonzero(kept & visits.confirmed)
     rate, samples = 0.0, []
-    for members, part in zip(classes, sizes / all_pairs, strict=True):
+    for members, fraction in zip(classes, sizes / all_pairs, strict=True):
         visited = members[visits.visited[members]]
         later = _later(visited, visits)
-        rate += part * _class_rate(visited, visits)
-        samples.append((part, visits.p[later], pairs.pair_query[later]))
+        rate += fraction * _class_rate(visited, visits)
+        samples.append((fraction, visits.p[later], pairs.pair_query[later]))
     low, high = noise_interval(rate, samples)
     judged = np.concatenate([members[visits.visited[members]] for members in classes])
     probability = np.full(pairs.n_pairs, np.nan, np.float32)

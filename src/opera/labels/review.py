@@ -209,20 +209,20 @@ MISSING_FRACTION, CHANGED_FRACTION = 0.2, 0.1
 """Fractions of a page for missing labels and for changed queries."""
 
 
-def chosen_items(part: Mapping[str, Any], changed: Mapping[str, Any], items: int) -> Any:
+def chosen_items(contents: Mapping[str, Any], changed: Mapping[str, Any], items: int) -> Any:
     """Choose the items of a page: missing labels, changed queries and, for the rest, pairs.
 
     Args:
-        part: ``pairs`` and ``missing`` of a split.
+        contents: ``pairs`` and ``missing`` of a split.
         changed: queries with ``losses`` and ``gains``.
         items: how many items.
     """
-    missing = list(part.get("missing", ()))[: int(MISSING_FRACTION * items)]
+    missing = list(contents.get("missing", ()))[: int(MISSING_FRACTION * items)]
     losses, gains = list(changed.get("losses", ())), list(changed.get("gains", ()))
     size = int(CHANGED_FRACTION * items)
     changed_items = losses[: size - min(len(gains), size // 2)]
     changed_items += gains[: size - len(changed_items)]
-    pairs = list(part["pairs"])[: items - len(missing) - len(changed_items)]
+    pairs = list(contents["pairs"])[: items - len(missing) - len(changed_items)]
     lists = {"pairs": pairs, "missing": missing, "changed": changed_items}
     return [
         {**item, "list": name, "id": f"{name} {item['query_id']} {item.get('doc_id', '')}"}
@@ -247,7 +247,7 @@ def write_review(
     file: Path,
     title: str,
     split: str,
-    part: Mapping[str, Any],
+    contents: Mapping[str, Any],
     items: list[dict[str, Any]],
     next_step: NextStep,
 ) -> None:
@@ -258,7 +258,7 @@ def write_review(
     if file.suffix == ".csv":
         replace_file(file, partial(_write_table, split=split, items=items))
     else:
-        text = page(title, split, part, items, next_step)
+        text = page(title, split, contents, items, next_step)
         replace_file(file, partial(Path.write_text, data=text, encoding="utf-8"))
 
 
@@ -277,7 +277,7 @@ def _write_table(file: Path, split: str, items: list[dict[str, Any]]) -> None:
 def page(
     title: str,
     split: str,
-    part: Mapping[str, Any],
+    contents: Mapping[str, Any],
     items: list[dict[str, Any]],
     next_step: NextStep,
 ) -> str:
@@ -286,19 +286,19 @@ def page(
     Args:
         title: of the page.
         split: ``train`` or ``test``.
-        part: ``strata`` with their numbers of pairs, and OPERA's ``estimate``.
+        contents: ``strata`` with their numbers of pairs, and OPERA's ``estimate``.
         items: from :func:`chosen_items`.
         next_step: what the page advises after the decisions are saved.
     """
     # The browser stores decisions under this key, which does not depend on the number of items.
-    pairs = [(pair["query_id"], pair["doc_id"]) for pair in part["pairs"]]
-    identity = json.dumps([title, split, pairs, part["estimate"]])
+    pairs = [(pair["query_id"], pair["doc_id"]) for pair in contents["pairs"]]
+    identity = json.dumps([title, split, pairs, contents["estimate"]])
     values = {
         "title": title,
         "split": split,
-        "strata": part["strata"],
-        "confirmed": part["confirmed"],
-        "estimate": part["estimate"],
+        "strata": contents["strata"],
+        "confirmed": contents["confirmed"],
+        "estimate": contents["estimate"],
         "items": items,
         "next": next_step._asdict(),
         "key": hashlib.sha256(identity.encode()).hexdigest()[:16],

@@ -171,9 +171,9 @@ class Encoder:
         key = self.key(corpus_text, source.digest, roles=["document"])
         encoded: list[NDArray[np.float32]] = []
         parts = self.memory.get(key, encoding)
-        for first_row, part in zip(first_rows, parts, strict=True):
-            encoded.append(part)
-            yield first_row, part
+        for first_row, embeddings in zip(first_rows, parts, strict=True):
+            encoded.append(embeddings)
+            yield first_row, embeddings
         self.memory[key] = encoded
 
     def key(self, *parts: str, roles: Iterable[Role] = ROLES) -> str:
@@ -327,7 +327,7 @@ def gather_rows(
 ) -> NDArray[np.float32]:
     """Let each process compute a range of complete units; return all rows in every process."""
     shares = everywhere(lambda: list(parts(process_range(count, unit))))
-    return np.concatenate([part for share in shares for part in share])
+    return np.concatenate([embeddings for share in shares for embeddings in share])
 
 
 def cached_arrays(
@@ -360,11 +360,11 @@ def pair_similarities(
     """
     similarity = np.empty(pairs.n_pairs, dtype=np.float32)
     size = max(1, CHUNK_BYTES // (2 * 4 * query_embeddings.shape[1]))
-    for part in slices(pairs.n_pairs, size):
-        queries = query_embeddings[pairs.pair_query[part]]
-        documents = document_embeddings[pairs.pair_doc[part]]
+    for block in slices(pairs.n_pairs, size):
+        queries = query_embeddings[pairs.pair_query[block]]
+        documents = document_embeddings[pairs.pair_doc[block]]
         if not have_length_1:
             normalise(queries)
             normalise(documents)
-        similarity[part] = np.einsum("pd,pd->p", queries, documents)
+        similarity[block] = np.einsum("pd,pd->p", queries, documents)
     return similarity

@@ -201,8 +201,11 @@ def relevant_columns(data: RetrievalData, split: str) -> dict[str, list[list[Any
     """Return each judged query's ``relevant`` document ids and their ``grades``."""
     qrels = data.judged_qrels(split).relevant()
     ids, grades = data.corpus.ids(qrels.doc_rows), qrels.grades.tolist()
-    parts = [slice(*part) for part in pairwise(qrels.offsets.tolist())]
-    return {"relevant": [ids[part] for part in parts], "grades": [grades[part] for part in parts]}
+    blocks = [slice(*block) for block in pairwise(qrels.offsets.tolist())]
+    return {
+        "relevant": [ids[block] for block in blocks],
+        "grades": [grades[block] for block in blocks],
+    }
 
 
 def query_difficulty(
@@ -213,7 +216,10 @@ def query_difficulty(
     Lower is harder; the paper groups queries by this value (Appendix D.6).
     """
     return np.concatenate(
-        [_difficulty(encoder, part, split, corpus_text) for part in data.with_relevant(split)]
+        [
+            _difficulty(encoder, data_set, split, corpus_text)
+            for data_set in data.with_relevant(split)
+        ]
     )
 
 
@@ -267,8 +273,8 @@ class KeywordSearch:
         """Index the words of the data, which must have words."""
         return cls(
             {
-                part.fingerprint: KeywordIndex.build(part.corpus, corpus_text)
-                for part in data.data_sets
+                data_set.fingerprint: KeywordIndex.build(data_set.corpus, corpus_text)
+                for data_set in data.data_sets
             }
         )
 

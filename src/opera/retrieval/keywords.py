@@ -2,16 +2,15 @@
 
 Words are in lower case, without English stop words, and reduced to their English stems.
 
-In hybrid search, each part contributes its 100 best documents. Their scores are scaled for each
+In hybrid search, each ranking contributes its 100 best documents. Their scores are scaled for each
 query:
 
     z(d) = (score(d) - score of the 100th) / (score of the first - score of the 100th)
 
-A document outside a part's 100 has z = 0 there. The fused score is (1 - w)·z of the model + w·z of
-keyword search. OpenSearch calls this min_max normalisation with an arithmetic mean. It differs for
-queries that match fewer than 100 documents: there OpenSearch scales from the lowest match, and
-OPERA from 0.
-"""
+A document outside a ranking's 100 has z = 0 there. The fused score is (1 - w)·z of the model + w·z
+of keyword search. OpenSearch calls this min_max normalisation with an arithmetic mean. It differs
+for queries that match fewer than 100 documents: there OpenSearch scales from the lowest match, and
+OPERA from 0."""
 
 from __future__ import annotations
 
@@ -126,7 +125,7 @@ def reason_against(corpus: TextTable, corpus_text: CorpusText) -> str | None:
 
 
 POOL = 100
-"""Documents of each part."""
+"""Documents of each ranking."""
 
 
 class Fusion:
@@ -139,15 +138,15 @@ class Fusion:
     """
 
     def __init__(self, model: Ranking, keywords: Ranking, corpus: TextTable) -> None:
-        parts = [scaled(model), scaled(keywords)]
-        doc_rows = np.concatenate([part.doc_rows for part in parts], axis=1)
+        rankings = [scaled(model), scaled(keywords)]
+        doc_rows = np.concatenate([ranking.doc_rows for ranking in rankings], axis=1)
         scores = np.zeros((2, *doc_rows.shape))
-        width = parts[0].doc_rows.shape[1]
-        scores[0, :, :width], scores[1, :, width:] = (part.scores for part in parts)
+        width = rankings[0].doc_rows.shape[1]
+        scores[0, :, :width], scores[1, :, width:] = (ranking.scores for ranking in rankings)
         order = np.argsort(doc_rows, axis=1, kind="stable")
         self._doc_rows = np.take_along_axis(doc_rows, order, axis=1)
         self._scores = np.take_along_axis(scores, order[None], axis=2)
-        # a document of both parts stands in two neighbouring columns
+        # a document of both rankings stands in two neighbouring columns
         twice = self._doc_rows[:, 1:] == self._doc_rows[:, :-1]
         self._scores[:, :, :-1] += np.where(twice, self._scores[:, :, 1:], 0)
         self._doc_rows[:, 1:][twice] = -1

@@ -151,7 +151,7 @@ def run_data(run: str | Path, advice: str) -> Mixture:
         moved = Path(run, os.path.relpath(path or ".", record.folder))
         return str(moved) if not os.path.lexists(path) and os.path.lexists(moved) else path
 
-    sources = [with_paths(part.source, existing) for part in record.sets or (record.data,)]
+    sources = [with_paths(data_set.source, existing) for data_set in record.sets or (record.data,)]
     try:
         loaded = load_all([load_stored(source) for source in sources])
     except InputError as error:
@@ -269,7 +269,9 @@ def with_run_splits(data: Mixture, model: Model) -> Mixture:
         )
     if together is graded:
         return drawn
-    return Mixture.of(*(part for part in drawn.data_sets if part.fingerprint == joined.fingerprint))
+    return Mixture.of(
+        *(data_set for data_set in drawn.data_sets if data_set.fingerprint == joined.fingerprint)
+    )
 
 
 def trained_queries(data: RetrievalData, model: Model, query_ids: Sequence[str]) -> int:

@@ -66,10 +66,12 @@ def unused_parameters(model: SentenceTransformer) -> list[str]:
         total = total + model(inputs, task=role)["sentence_embedding"].float().sum()
     total.backward()
     unused = [
-        name for name, part in model.named_parameters() if part.requires_grad and part.grad is None
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and parameter.grad is None
     ]
-    for part in model.parameters():
-        part.grad = None
+    for parameter in model.parameters():
+        parameter.grad = None
     model.train(was_training)
     return unused
 
@@ -361,12 +363,12 @@ def add_lora(model: SentenceTransformer, options: LoraOptions, seed: int, source
         except ValueError as error:
             raise SettingError(f"lora: {shortened(' '.join(str(error).split()), 200)}") from None
     generator = torch.Generator().manual_seed(seed)
-    for name, part in model.named_parameters():
-        if "lora_" in name and part.any():  # the distribution that peft uses
+    for name, parameter in model.named_parameters():
+        if "lora_" in name and parameter.any():  # the distribution that peft uses
             values = nn.init.kaiming_uniform_(
-                torch.empty(part.shape), a=math.sqrt(5), generator=generator
+                torch.empty(parameter.shape), a=math.sqrt(5), generator=generator
             )
-            part.data.copy_(values)
+            parameter.data.copy_(values)
     model.to(model.device).train(was_training)
 
 
@@ -377,7 +379,7 @@ def has_lora(model: SentenceTransformer) -> bool:
 
 def lora_parameters(model: SentenceTransformer) -> int:
     """Count the parameters of the LoRA matrices."""
-    return sum(part.numel() for name, part in model.named_parameters() if "lora_" in name)
+    return sum(parameter.numel() for name, parameter in model.named_parameters() if "lora_" in name)
 
 
 @contextmanager

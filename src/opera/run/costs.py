@@ -136,16 +136,16 @@ def corpus_passes(prepared: Prepared, steps: int) -> dict[str, float]:
     if prepared.model.base is not None:  # an adapter needs every text once
         return {"encode": 1.0, "train": 0.0}
     evaluations = 0 if settings.eval_steps is None else steps // settings.eval_steps
-    part = min(1.0, most_documents(prepared.is_static) / documents)
+    fraction = min(1.0, most_documents(prepared.is_static) / documents)
     static = float(prepared.is_static)  # it encodes faster than a cache would be read
     if not settings.guard:
         ends = {"evaluate_after": 1.0, "review": static}
-        return {"evaluate_before": 1.0, "train": part * evaluations, **ends}
-    is_part = part < 1.0
-    in_memory = not is_part and not static
+        return {"evaluate_before": 1.0, "train": fraction * evaluations, **ends}
+    is_reduced = fraction < 1.0
+    in_memory = not is_reduced and not static
     # the corpus is chosen by a ranking, which a transformer predicts from half of this corpus
-    ranking = is_part * (1.0 if static else part / 2)
-    choosing = ranking + part * (len(FINE if static else COARSE) - 1)
+    ranking = is_reduced * (1.0 if static else fraction / 2)
+    choosing = ranking + fraction * (len(FINE if static else COARSE) - 1)
     before = {"evaluate_dev": 1.0, "evaluate_before": static}
     after = {
         "evaluate_fine_tuned": static or float(in_memory and prepared.refits),
@@ -153,9 +153,14 @@ def corpus_passes(prepared: Prepared, steps: int) -> dict[str, float]:
         "review": static,
     }
     if not prepared.refits:
-        return {**before, "train": part * evaluations, "choose_mixing_weight": choosing, **after}
+        return {
+            **before,
+            "train": fraction * evaluations,
+            "choose_mixing_weight": choosing,
+            **after,
+        }
     first = {TRIAL_FOLDER: 0.0, "choose_mixing_weight": choosing}
-    second = {"train": 0.0, "compare_trainings": part}
+    second = {"train": 0.0, "compare_trainings": fraction}
     return {**before, **first, **second, **after}
 
 

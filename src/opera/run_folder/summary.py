@@ -317,8 +317,8 @@ def dev_sentence(guard: GuardRecord) -> str:
     text += "." if guard.test_seen is None else f" and {guard.test_seen:.0%} of test's."
     if guard.expected_documents == "both":
         changes = (
-            f"{points(part['final'] - part['base'])} points ({part['queries']:,.0f} about {name})"
-            for name, part in (guard.dev_parts or {}).items()
+            f"{points(kind['final'] - kind['base'])} points ({kind['queries']:,.0f} about {name})"
+            for name, kind in (guard.dev_parts or {}).items()
         )
         text += f" By kind of dev query: {', '.join(changes)}."
     return text

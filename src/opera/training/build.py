@@ -193,7 +193,9 @@ def build_training_set(prepared: Prepared, mixture: Mixture | None = None) -> Tr
         )
     known = KnownPositives.of(mixture.joined, train.query_rows, pairs)
     scores = _scores(prepared, sets, known)
-    similarity = np.concatenate([part.similarity for part in scores]) if scores else None
+    similarity = (
+        np.concatenate([set_scores.similarity for set_scores in scores]) if scores else None
+    )
     none = NegativeSources("random", (), known, None)
     without_negatives = TrainingSet(mixture, sets, quotas, train, pairs, scores, similarity, none)
     if prepared.settings.prune_before_mining:

@@ -381,10 +381,10 @@ def may_be_negative(
     """Whether candidates are in the pool, are not known positives, and have no copy earlier in
     their row: both ``[n, depth]``."""
     allowed = np.empty(candidates.shape, dtype=bool)
-    for part in slices(len(candidates), max(1, CANDIDATES_AT_ONCE // candidates.shape[1])):
-        query_indices, doc_rows = np.arange(part.start, part.stop)[:, None], candidates[part]
+    for block in slices(len(candidates), max(1, CANDIDATES_AT_ONCE // candidates.shape[1])):
+        query_indices, doc_rows = np.arange(block.start, block.stop)[:, None], candidates[block]
         in_pool = pool.holds(doc_rows) & ~known.contains(query_indices, doc_rows)
-        allowed[part] = in_pool & first_of_copies(pool.group[doc_rows])
+        allowed[block] = in_pool & first_of_copies(pool.group[doc_rows])
     return allowed
 
 

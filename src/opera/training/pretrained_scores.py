@@ -141,10 +141,10 @@ def pretrained_losses(
     doc_rows = pool.doc_rows(np.sort(rng.choice(len(pool), count, replace=False)))
     random_set = np.array(document_embeddings[doc_rows])
     losses = np.empty(pairs.n_pairs, dtype=np.float32)
-    for part in slices(pairs.n_pairs, CHUNK_PAIRS):
-        query_indices, logit = pairs.pair_query[part], similarity[part] / temperature
+    for block in slices(pairs.n_pairs, CHUNK_PAIRS):
+        query_indices, logit = pairs.pair_query[block], similarity[block] / temperature
         logits = query_embeddings[query_indices] @ random_set.T / temperature
-        logits[pool.group[pairs.pair_doc[part]][:, None] == doc_rows] = -np.inf
+        logits[pool.group[pairs.pair_doc[block]][:, None] == doc_rows] = -np.inf
         if known is not None:
             first_index = int(query_indices[0])  # pairs are sorted by query
             distinct = np.arange(first_index, int(query_indices[-1]) + 1)
@@ -152,7 +152,7 @@ def pretrained_losses(
             logits[is_known[query_indices - first_index]] = -np.inf
         highest = np.maximum(logits.max(axis=1, initial=-np.inf), logit)
         total = np.exp(logits - highest[:, None]).sum(axis=1) + np.exp(logit - highest)
-        losses[part] = np.log(total) + highest - logit
+        losses[block] = np.log(total) + highest - logit
     return losses
 
 

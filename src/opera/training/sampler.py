@@ -53,7 +53,7 @@ class Batch:
     schedule: Mapping[str, float]
     local: slice = field(default_factory=lambda: slice(None))
 
-    def part(self, positions: slice, local: slice) -> Batch:
+    def at_positions(self, positions: slice, local: slice) -> Batch:
         """Return the batch at some positions of a step; ``local`` are positions in this batch."""
         arrays = {name: getattr(self, name)[positions] for name in ARRAYS_OF_BATCH}
         return replace(self, **arrays, local=local)
@@ -254,7 +254,7 @@ class Sampler:
         self.mean_loss = math.nan
         self.visits = FirstVisits.none(pairs.n_pairs) if visits is None else visits
         for set_number, data_set in enumerate(sets):
-            data_set.method.visits = self.visits.part(set_number)
+            data_set.method.visits = self.visits.of_data_set(set_number)
         self._observed: dict[int, Observations] = {}
 
     @property
@@ -275,7 +275,7 @@ class Sampler:
         for step in self.upcoming(self.plan.max_steps):
             for start in range(0, self.plan.batch_size, self._size_of_all):
                 positions = slice(start, start + self._size_of_all)
-                yield self.pending[step].part(positions, self._local)
+                yield self.pending[step].at_positions(positions, self._local)
 
     def upcoming(self, end: float = math.inf) -> Iterator[int]:
         """Yield sampled steps up to ``end``: first steps that are sampled but not trained, then new

@@ -118,9 +118,9 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         if has_lora(self.model):
             folder.mkdir(parents=True, exist_ok=True)
             trained = {
-                name: part.detach().contiguous()
-                for name, part in self.model.named_parameters()
-                if part.requires_grad
+                name: parameter.detach().contiguous()
+                for name, parameter in self.model.named_parameters()
+                if parameter.requires_grad
             }
             save_file(trained, folder / TRAINED_FILE)
         else:

@@ -78,7 +78,9 @@ class UserTexts:
         first, numbers = np.unique(first_copies(digests.ravel()), return_inverse=True)
         ends = len(self.data_set) * np.arange(1, len(columns))
         by_column = zip(columns, np.split(first, np.searchsorted(first, ends)), strict=True)
-        batches = (batch for part in by_column for batch in self._batches(*part))
+        batches = (
+            batch for texts_of_column in by_column for batch in self._batches(*texts_of_column)
+        )
         table = pa.Table.from_batches(batches, schema=TEXT_SCHEMA)
         return numbers.reshape(digests.shape), TextTable(table)
 
