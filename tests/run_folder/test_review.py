@@ -241,3 +241,26 @@ def test_the_data_of_a_run_are_written_without_the_wrong_pairs(static_model, tmp
         file.write("60,new,row\n")
     with pytest.raises(opera.DataError, match=r"tickets\.csv: has changed since the run"):
         opera.review("run", clean="other.csv", decisions="d.csv")
+
+
+def test_lists_carry_the_line_and_the_columns_of_the_users_file(static_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [f"{chr(97 + row % 26)}{row}" for row in range(700)]
+    rows = [f'Zoë {row};word{word} other{word};"the {word}\nanswer {row}"\n' for row, word in enumerate(words)]
+    Path("tickets.csv").write_text("agent;question;answer\n" + "".join(rows), encoding="utf-8")
+    run = opera.adapt("tickets.csv", model=static_model, out="run", max_steps=60, per_device_train_batch_size=32)
+    items = run.review()["train"]["pairs"]
+    item = next(item for item in items if item["query"].startswith("worda0 "))
+    assert item["row"] == {"file": "tickets.csv", "line": "2", "my:agent": "Zoë 0"}
+    with opera.review(run, "review.csv").open(newline="", encoding="utf-8") as file:
+        table = [row for row in csv.DictReader(file) if row["list"] == "pairs"]
+    assert {"file", "line", "my:agent"} <= table[0].keys()
+    assert {row["my:agent"].split()[1] for row in table} >= {str(int(row["line"]) // 2 - 1) for row in table}
+    with (run.path / "suspicious_pairs.csv").open(newline="", encoding="utf-8") as file:
+        suspicious = list(csv.DictReader(file))
+    for row in suspicious:
+        assert row["query"].split()[0] == f"word{words[int(row['line']) // 2 - 1]}"
+    again = opera.adapt(
+        "tickets.csv", model=static_model, out="run2", max_steps=2, decisions="run/suspicious_pairs.csv"
+    )
+    assert again.record.data.notes[-1].startswith(f"{len(suspicious)} pairs removed")

@@ -25,6 +25,7 @@ from opera.data.decisions import Decisions
 from opera.data.names import TableSource
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
+from opera.data.source_rows import name_listed_pairs
 from opera.data.sources import add_files
 from opera.data.table_files import files_of_beir
 from opera.data.tables import ArrowTable, Table, TextFile
@@ -112,20 +113,7 @@ def _rows_of(
     relation: Relation, data: RetrievalData, pairs: tuple[IntArray, IntArray], tables: TableSource
 ) -> Mapping[Table, list[int]]:
     """Find the table rows of pairs in each file."""
-    columns = [
-        values
-        for table, rows in zip((data.queries, data.corpus), pairs, strict=True)
-        for values in (table.ids(rows), table.texts(rows))
-    ]
-    names = ("query_id", "query", "doc_id", "document")
-    rows = zip(range(len(pairs[0])), *columns, strict=True)
-    relation.stream_rows(rows, dict.fromkeys(names, pa.string()))
-    relation.execute(f"INSERT INTO id_list (table_row, {', '.join(names)}) FROM stream")
-    relation.run(
-        "name listed pairs",
-        query_ids=tables.queries is not None,
-        document_ids=tables.documents is not None,
-    )
+    name_listed_pairs(relation, data, pairs, tables)
     if missing := relation.run("listed pairs without a row"):
         query_id, doc_id = map(shown, missing[0])
         raise DataError(

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
+from opera.data.columns import normal
 from opera.data.copies import text_keys
-from opera.data.id_lists import IdList, read_lists
+from opera.data.id_lists import USER_COLUMN, IdList, read_lists
 from opera.data.list_matching import match_pairs
 from opera.data.mixture import Mixture
 from opera.data.pairs import DecidedPairs, pair_keys, split_keys
@@ -27,9 +28,10 @@ WRONG = "wrong"
 DECISIONS = (WRONG, "correct", "missing")
 COLUMNS = ("query", "document", "decision", "split", "first_rank")
 SUSPICIOUS_COLUMNS = (
-    "probability_wrong", "first_rank", "query_id", "doc_id", "query", "document"
+    "probability_wrong", "first_rank", "query_id", "doc_id", "query", "document", "file", "line"
 )  # fmt: skip
-"""The columns of a run's ``suspicious_pairs.csv``, whose pairs all count as wrong."""
+"""The columns of a run's ``suspicious_pairs.csv``, whose pairs all count as wrong. The user's
+columns follow."""
 KEYS = {"x": WRONG, "c": "correct", "u": "", "unsure": ""}
 """The keys of the review page, which a table may contain too; a pair may be undecided."""
 NOT_KNOWN = 0.5
@@ -146,7 +148,7 @@ def _decided(listed: IdList, only_test: bool) -> IdList:
         kinds = [text.strip().lower() for text in values["decision"]]
         if not any(kinds):
             raise DataError(f"{path}: column 'decision' is empty; {FILL_IN}")
-    elif "probability_wrong" in listed.columns <= {*SUSPICIOUS_COLUMNS}:
+    elif "probability_wrong" in listed.columns and all(map(_is_suspicious_column, listed.columns)):
         kinds = [WRONG] * len(table)
     else:
         raise DataError(
@@ -169,6 +171,10 @@ def _decided(listed: IdList, only_test: bool) -> IdList:
         for kind, split in zip(kinds, splits, strict=True)
     ]
     return listed._replace(table=pa.table(values).filter(pa.array(decided, pa.bool_())))
+
+
+def _is_suspicious_column(name: str) -> bool:
+    return name in SUSPICIOUS_COLUMNS or name.startswith(normal(USER_COLUMN))
 
 
 def with_decisions(mixture: Mixture, paths: Sequence[str | Path]) -> Mixture:

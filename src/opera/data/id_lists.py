@@ -20,6 +20,8 @@ from opera.data.table_files import files_in, open_texts
 from opera.data.tables import Table
 
 IDS = ("query_id", "doc_id")
+USER_COLUMN = "my:"
+"""The prefix of the user's columns in the lists of a run, so that they do not collide with ours."""
 CUT = "…"
 """The end of a shortened text in a list."""
 

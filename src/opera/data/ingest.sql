@@ -317,3 +317,8 @@ ORDER BY file, table_row;
 -- == listed pairs without a row ==
 SELECT query_id, doc_id FROM id_list
 WHERE table_row NOT IN (SELECT list_row FROM named_list SEMI JOIN pairs USING (query_key, document_key));
+
+-- == first rows of listed pairs ==
+SELECT list_row, arg_min(file, [file, table_row]), arg_min(table_row, [file, table_row])
+FROM named_list JOIN pairs USING (query_key, document_key)
+GROUP BY list_row;

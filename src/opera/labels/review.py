@@ -263,13 +263,15 @@ def write_review(
 
 
 def _write_table(file: Path, split: str, items: list[dict[str, Any]]) -> None:
+    listed = [item for item in items if item["list"] != "changed"]
+    user_columns = list(dict.fromkeys(chain.from_iterable(item.get("row", ()) for item in listed)))
+    columns = [*COLUMNS, *user_columns]
     rows = [
-        {name: {**item, "split": split}.get(name) for name in COLUMNS}
-        for item in items
-        if item["list"] != "changed"
+        {name: {**item, **item.get("row", {}), "split": split}.get(name) for name in columns}
+        for item in listed
     ]
     with file.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, COLUMNS)
+        writer = csv.DictWriter(stream, columns)
         writer.writeheader()
         writer.writerows(with_apostrophes(pa.Table.from_pylist(rows)).to_pylist())
 

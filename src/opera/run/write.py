@@ -33,6 +33,7 @@ from opera.retrieval.evaluation import Evaluation, relevant_columns
 from opera.retrieval.search import search_corpus
 from opera.run.model_card import write_model_card
 from opera.run.session import Session
+from opera.run.user_columns import with_user_columns
 from opera.run_folder.cutoffs import fit_cutoffs
 from opera.run_folder.folder import (
     DEV_QUERIES_FILE,
@@ -42,7 +43,6 @@ from opera.run_folder.folder import (
     REVIEW_ITEMS_FILE,
     SUSPICIOUS_FILE,
     Run,
-    RunWriter,
 )
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
 from opera.run_folder.summary import RunSummary, dev_sentence, headlines
@@ -76,7 +76,12 @@ def write_results(
     models = [model for model in MODELS if model in results]
     measures = {model: result.measures for model, result in results.items()}
     run.write_table(PAIRS_FILE, pair_columns(fit))
-    run.write_json(REVIEW_ITEMS_FILE, review_items(fit, missing, base, final, session.record.seed))
+    review = review_items(fit, missing, base, final, session.record.seed)
+    suspicious = _suspicious_pairs(fit)
+    review, suspicious = with_user_columns(session, review, suspicious)
+    run.write_json(REVIEW_ITEMS_FILE, review)
+    if suspicious is not None:
+        run.write_csv(SUSPICIOUS_FILE, suspicious)
     run.write_json(MEASURES_FILE, measures)
     run.write_table(PER_QUERY_FILE, {**columns, **_query_columns(results)})
     if session.prepared.settings.needs_dev:
@@ -92,7 +97,7 @@ def write_results(
     fields = {
         "status": "finished",
         "training": fit.record,
-        "noisy_labels": _write_suspicious_pairs(run, fit),
+        "noisy_labels": _noisy_labels(fit),
         "guard": guard,
         "matryoshka": sizes or None,
         "sets": _by_set(session.record.sets or [], fit, results) or None,
@@ -152,11 +157,9 @@ def _query_columns(results: Mapping[str, Evaluation]) -> dict[str, Any]:
     return values | {column(model, "documents"): ids for model, ids in documents.items()}
 
 
-def _write_suspicious_pairs(run: RunWriter, fit: Fit) -> NoisyLabelsRecord | None:
-    """List the training pairs that look wrong, the worst first, and return their counts, if they
-    are known.
-    """
-    estimate, visits, kept = fit.noisy_labels, fit.visits, fit.sampler.kept
+def _suspicious_pairs(fit: Fit) -> pa.Table | None:
+    """List the training pairs that look wrong, the worst first, if they are known."""
+    estimate, visits = fit.noisy_labels, fit.visits
     if estimate is None:
         return None
     listed, pairs, data = estimate.suspicious, fit.training_set.pairs, fit.training_set.data
@@ -170,7 +173,14 @@ def _write_suspicious_pairs(run: RunWriter, fit: Fit) -> NoisyLabelsRecord | Non
         "query": data.queries.texts(queries),
         "document": [cut(text, LONG) for text in data.corpus.texts(documents)],
     }
-    run.write_csv(SUSPICIOUS_FILE, pa.table(columns))
+    return pa.table(columns)
+
+
+def _noisy_labels(fit: Fit) -> NoisyLabelsRecord | None:
+    """Return the counts of pairs that look wrong, if they are known."""
+    estimate, visits, kept = fit.noisy_labels, fit.visits, fit.sampler.kept
+    if estimate is None:
+        return None
     return NoisyLabelsRecord(
         noise_rate=estimate.noise_rate,
         low=estimate.low,
@@ -178,7 +188,7 @@ def _write_suspicious_pairs(run: RunWriter, fit: Fit) -> NoisyLabelsRecord | Non
         visited=int(visits.visited.sum()),
         pruned=int((~kept).sum()),
         unvisited=int((kept & ~visits.visited).sum()),
-        suspicious=len(listed),
+        suspicious=len(estimate.suspicious),
     )
 
 

@@ -1,0 +1,72 @@
+"""Add to the lists of a run where its pairs are in the user's file, and the user's own columns."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from opera.core.errors import DataError
+from opera.core.terminal import log
+from opera.data.id_lists import USER_COLUMN, cut
+from opera.data.source_rows import source_rows
+from opera.labels.review import SHORT
+from opera.run.session import Session
+
+Cells = dict[str, str]
+"""The file and the line of a pair, and the user's columns."""
+
+
+def with_user_columns(
+    session: Session, review: dict[str, Any], suspicious: pa.Table | None
+) -> tuple[dict[str, Any], pa.Table | None]:
+    """Add file, line and the user's columns to review items and to the suspicious pairs.
+
+    Nothing is added for several data sets, or for data that are not tables in files.
+
+    Args:
+        session: the run.
+        review: the items of ``review.json``; the items of pairs get the key ``row``.
+        suspicious: the columns of ``suspicious_pairs.csv``.
+    """
+    items = [*review["train"]["pairs"], *review["test"]["pairs"]]
+    pairs = [(item["query_id"], item["doc_id"]) for item in items]
+    if suspicious is not None:
+        pairs += zip(
+            *(suspicious[name].to_pylist() for name in ("query_id", "doc_id")), strict=True
+        )
+    rows = _cells(session, list(dict.fromkeys(pairs)))
+    for item in items:
+        if cells := rows.get((item["query_id"], item["doc_id"])):
+            item["row"] = cells
+    names = list(dict.fromkeys(chain.from_iterable(rows.values())))
+    if suspicious is not None:
+        listed = pairs[len(items) :]
+        for name in names:
+            column = [rows.get(pair, {}).get(name, "") for pair in listed]
+            suspicious = suspicious.append_column(name, pa.array(column, pa.string()))
+    return review, suspicious
+
+
+def _cells(session: Session, pairs: list[tuple[str, str]]) -> dict[tuple[str, str], Cells]:
+    """Find the cells of pairs of ids."""
+    if session.record.sets or not pairs:
+        return {}
+    (data,) = session.prepared.data.with_splits.data_sets
+    query_ids, doc_ids = map(list, zip(*pairs, strict=True))
+    text_rows = data.queries.find_rows(query_ids), data.corpus.find_rows(doc_ids)
+    try:
+        found = source_rows(data, session.record.data.source, text_rows)
+    except DataError as error:  # the file is gone or has changed; the run is still worth its name
+        log.info("note: the lists of pairs have no line numbers: %s", error)
+        return {}
+    return {
+        pair: {
+            "file": row.file,
+            "line": str(row.line),
+            **{f"{USER_COLUMN}{name}": cut(text, SHORT) for name, text in row.values.items()},
+        }
+        for pair, row in zip(pairs, found, strict=True)
+        if row is not None
+    }
