@@ -21,7 +21,7 @@ from tiny_world import write_letter_model
 
 GUIDES = ("coming-from-sentence-transformers.md", "coming-from-flagembedding.md", "troubleshooting.md")
 SKILL = "../skills/opera/SKILL.md"
-LONGER = ("start.md", "data.md", "training.md", "compare.md", "deploy.md", SKILL)
+LONGER = ("start.md", "recipes.md", "data.md", "training.md", "compare.md", "deploy.md", SKILL)
 """Guides whose blocks run where the slow tests do, CI among them."""
 NEEDS = {"deploy.md": ("faiss", "qdrant_client", "onnx", "onnxscript", "onnxruntime")}
 """Packages that the blocks of a guide import; it is skipped where one is absent."""
