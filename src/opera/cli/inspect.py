@@ -132,6 +132,7 @@ def _findings(inspection: Inspection) -> Iterator[str]:
     for split, seen in inspection.seen.items():
         meaning = next(words for least, words in NOVELTY if seen >= least)
         yield f"{split}: {seen:.0%} of its documents are in train; {meaning}"
+    yield from (lengths.sentence for lengths in inspection.lengths)
     mean = counts["train_pairs"] / counts["train_queries"]
     yield f"train: {mean:.1f} relevant documents per query on average"
     if inspection.unlabelled and inspection.negatives in DRAWN:
@@ -149,6 +150,9 @@ def _findings(inspection: Inspection) -> Iterator[str]:
 def _steps(inspection: Inspection) -> Iterator[str]:
     """Say what to do next."""
     noise = inspection.quality.noise
+    for lengths in inspection.lengths:
+        if lengths.advice is not None:
+            yield f"Long {'queries' if lengths.role == 'query' else 'documents'}: {lengths.advice}."
     if noise is not None and noise > WEAK_MODEL:
         yield (
             "So many labels are rarely wrong: look at the pairs below, or inspect with a better "

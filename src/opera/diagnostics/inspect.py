@@ -24,10 +24,12 @@ from opera.data.names import DataName, source_title
 from opera.data.pairs import TrainingPairs
 from opera.data.retrieval_data import counts_in_words
 from opera.data.splits import known_fraction
+from opera.data.texts import CorpusText
 from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, find_leak
 from opera.labels.estimate import noise_interval, noise_rate
 from opera.methods.static import CBS_POOL
 from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
+from opera.retrieval.lengths import TextLengths, text_lengths
 from opera.retrieval.locate import (
     Model,
     checked_model,
@@ -36,7 +38,7 @@ from opera.retrieval.locate import (
     with_grade,
 )
 from opera.retrieval.models import model_kind
-from opera.retrieval.prompts import with_data_prompt
+from opera.retrieval.prompts import Role, with_data_prompt
 from opera.retrieval.vectors import Vectors
 from opera.training.documents import DocumentPool
 from opera.training.negatives import by_draws
@@ -119,6 +121,7 @@ class Inspection:
         draws: how often a training with all defaults would draw each document as a random negative
             from the whole corpus.
         negatives: the kind of negatives of a training with all defaults.
+        lengths: how long queries and documents are, and how much of them a training reads.
         suspicious: the training pairs that look most wrong.
         skipped: the table rows that were left out, with file, line, reason and text.
     """
@@ -136,6 +139,7 @@ class Inspection:
     unlabelled: int
     draws: float
     negatives: str
+    lengths: list[TextLengths]
     suspicious: list[SuspiciousPair]
     skipped: Sequence[Mapping[str, Any]] = ()
 
@@ -225,6 +229,7 @@ def inspect(
         },
         unlabelled=pool.others(pairs.pair_doc),
         **_negatives_in_training(loaded, pairs.n_queries, encoder),
+        lengths=_lengths(encoder, loaded, arguments, corpus_text, seed),
         suspicious=_suspicious_pairs(loaded, pairs, queries, documents, ranks, show),
         skipped=[] if loaded.skipped is None else loaded.skipped.slice(0, show).to_pylist(),
     )
@@ -249,6 +254,28 @@ def _load(
     loaded = with_decisions(graded, decided or ()).joined
     loaded.training_split()  # raises an error before the model is loaded
     return original, loaded
+
+
+def _lengths(
+    encoder: Encoder,
+    data: RetrievalData,
+    arguments: ModelArguments,
+    corpus_text: CorpusText,
+    seed: int,
+) -> list[TextLengths]:
+    """Count the tokens of queries and documents, against the limits of a training."""
+    defaults = EncodingSettings()
+    limits: dict[Role, int | None] = {
+        "query": arguments.get("max_query_length") or defaults.max_query_length,
+        "document": arguments.get("max_passage_length") or defaults.max_passage_length,
+    }
+    lengths = (
+        text_lengths(
+            encoder, data, role, limit, corpus_text if role == "document" else "text", seed
+        )
+        for role, limit in limits.items()
+    )
+    return [of_role for of_role in lengths if of_role is not None]
 
 
 def _negatives_in_training(data: RetrievalData, queries: int, encoder: Encoder) -> dict[str, Any]:

@@ -28,8 +28,10 @@ from opera.data.names import source_title, with_paths
 from opera.data.qrels import TeacherScores
 from opera.data.retrieval_data import counts_in_words
 from opera.retrieval.device import describe_device
+from opera.retrieval.lengths import text_lengths
 from opera.retrieval.locate import model_title, trained_queries
 from opera.retrieval.models import lengths_of
+from opera.retrieval.prompts import Role
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
 from opera.run_folder.record import DataRecord, ModelRecord, RunRecord, SetRecord
 from opera.training.documents import DocumentPool
@@ -248,8 +250,24 @@ def announce(prepared: Prepared) -> None:
             ),
         )
     _announce_steps(prepared)
+    if settings.query_vectors is None:
+        _announce_lengths(prepared)
     if data.teacher is not None and len(data.teacher) and settings.loss == "distill":
         _announce_teacher(data.teacher, resolved(settings.temperature))
+
+
+def _announce_lengths(prepared: Prepared) -> None:
+    """Log once how much of the texts the model does not read, if that is more than a little."""
+    settings, data = prepared.settings, prepared.data.with_splits.joined
+    limits: dict[Role, int] = {
+        "query": settings.max_query_length,
+        "document": settings.max_passage_length,
+    }
+    for role, limit in limits.items():
+        text = settings.corpus_text if role == "document" else "text"
+        lengths = text_lengths(prepared.model.base_as_saved, data, role, limit, text)
+        if lengths is not None and lengths.advice is not None:
+            log.info("note: %s; %s", lengths.sentence, lengths.advice)
 
 
 def _announce_steps(prepared: Prepared) -> None:

@@ -1,0 +1,121 @@
+"""How long texts are, and how much of them a model reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from opera.core.rng import generator
+from opera.data import RetrievalData
+from opera.data.texts import CorpusText
+from opera.retrieval.encoder import Encoder
+from opera.retrieval.models import is_static
+from opera.retrieval.prompts import Role, length_limit
+
+SAMPLE = 1000
+"""Texts whose tokens are counted."""
+FEW_CUT = 0.01
+"""If fewer texts are cut, OPERA does not mention it."""
+
+
+@dataclass(frozen=True)
+class TextLengths:
+    """Lengths of texts in tokens, with the prompt and special tokens, from a random sample.
+
+    Attributes:
+        role: ``query`` or ``document``.
+        checked: the number of texts in the sample.
+        median: the median length.
+        longest: the length of the longest text.
+        limit: how many tokens the model reads; ``None`` for no limit.
+        own_limit: how many tokens the model could read; ``None`` for no limit.
+        cut: the fraction of texts that are longer than the limit.
+        lost: the fraction of all tokens that lie beyond the limit.
+    """
+
+    role: Role
+    checked: int
+    median: int
+    longest: int
+    limit: int | None
+    own_limit: int | None
+    cut: float
+    lost: float
+
+    @property
+    def sentence(self) -> str:
+        """Say how long the texts are and how much is cut, without the full stop."""
+        texts = "queries" if self.role == "query" else "documents"
+        start = f"{texts}: {self.median:,} tokens (median), at most {self.longest:,}"
+        if self.limit is None or not self.cut:
+            return f"{start}; the model reads them whole"
+        return (
+            f"{start}; {self.cut:.0%} are longer than the {self.limit:,} tokens that the model "
+            f"reads, and {self.lost:.0%} of all tokens are lost"
+        )
+
+    @property
+    def advice(self) -> str | None:
+        """Say how to lose less; ``None`` if almost nothing is cut."""
+        if self.cut < FEW_CUT or self.limit is None:
+            return None
+        setting = "max_query_length" if self.role == "query" else "max_passage_length"
+        if self.own_limit is None or self.limit < self.own_limit:
+            most = self.longest if self.own_limit is None else min(self.longest, self.own_limit)
+            return f"--set {setting}={most} reads more of them, and takes longer"
+        return "split them into passages, or use a model that reads more"
+
+
+def text_lengths(
+    encoder: Encoder,
+    data: RetrievalData,
+    role: Role,
+    limit: int | None,
+    corpus_text: CorpusText = "title_text",
+    seed: int = 0,
+) -> TextLengths | None:
+    """Count the tokens of a sample of a data set's queries or documents.
+
+    Args:
+        encoder: the model, with its prompts and lengths.
+        data: the data set.
+        role: which texts.
+        limit: how many tokens a training reads at most; ``None``: as the model's folder says.
+        corpus_text: fields of a document to read.
+        seed: of the sample.
+
+    Returns:
+        The lengths; ``None`` if the model's tokenizer cannot count tokens without cutting texts.
+    """
+    first: Any = encoder.model[0]
+    tokenizer = getattr(first, "tokenizer", None)
+    backend: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    table = data.queries if role == "query" else data.corpus
+    if not len(table) or not hasattr(backend, "to_str"):
+        return None
+    uncut = Tokenizer.from_str(backend.to_str())
+    uncut.no_truncation()
+    uncut.no_padding()
+    rows = np.sort(generator(seed, "lengths").permutation(len(table))[:SAMPLE])
+    prompt = encoder.prompts[role]
+    texts = [f"{prompt}{text}" for text in table.texts(rows, corpus_text)]
+    encodings = uncut.encode_batch_fast(texts, add_special_tokens=not is_static(encoder.model))
+    lengths = np.array([len(encoding.ids) for encoding in encodings])
+    own_limit = length_limit(encoder.model, role)
+    limits = [number for number in (limit, own_limit) if number is not None]
+    read = min(limits, default=None)
+    return TextLengths(
+        role=role,
+        checked=len(lengths),
+        median=int(np.median(lengths)),
+        longest=int(lengths.max()),
+        limit=read,
+        own_limit=own_limit,
+        cut=0.0 if read is None else float((lengths > read).mean()),
+        lost=0.0
+        if read is None
+        else float(np.maximum(lengths - read, 0).sum() / max(1, lengths.sum())),
+    )
