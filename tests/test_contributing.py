@@ -89,7 +89,7 @@ def test_the_data_source_is_read_by_functions_and_commands(example, static_model
     with pytest.raises(opera.SettingError, match="--encoding: applies only to tables in files"):
         opera.load_data(path, encoding="cp1252")
     with pytest.raises(opera.DataError, match=r"pass a BEIR folder .* a \.faq file, a question, a tab and an answer"):
-        opera.load_data(path.with_suffix(".xlsx"))
+        opera.load_data(path.with_suffix(".docx"))
 
 
 def test_training_takes_the_negatives(train, example, beir, static_model, tmp_path):

@@ -141,6 +141,7 @@ EXTRAS = {
     "onnxscript": ("onnxscript", "onnx"),
     "model2vec": ("model2vec", "static"),
     "skeletoken": ("skeletoken", "static"),
+    "openpyxl": ("openpyxl", "excel"),
 }
 """By module: the requirement for pip, and OPERA's extra that contains it."""
 

@@ -28,7 +28,7 @@ from opera.data.retrieval_data import RetrievalData
 from opera.data.source_rows import name_listed_pairs
 from opera.data.sources import add_files
 from opera.data.table_files import files_of_beir
-from opera.data.tables import ArrowTable, Table, TextFile
+from opera.data.tables import Table, TextFile
 from opera.data.texts import CorpusText
 
 MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -105,7 +105,7 @@ def _check_format(file: Table) -> None:
     path = Path(file.name)
     if path.suffix in (".gz", ".zst"):
         raise DataError(f"{path}: is compressed; decompress it, and train on the plain file")
-    if isinstance(file, ArrowTable) and path.suffix.lower() != ".parquet":
+    if not isinstance(file, TextFile) and path.suffix.lower() != ".parquet":
         raise DataError(f"{path}: must be CSV, TSV, JSON Lines or Parquet to be cleaned")
 
 

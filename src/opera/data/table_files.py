@@ -11,13 +11,16 @@ from opera.core.errors import DataError
 from opera.core.terminal import shortened
 from opera.data.columns import Columns, TableKind, matching_name, role_of
 from opera.data.delimited_tables import DelimitedTable, is_qrels
+from opera.data.excel_tables import EXCEL_SUFFIX, ExcelTable
 from opera.data.json_tables import JsonTable
 from opera.data.names import TableSource, split_name
 from opera.data.tables import ArrowTable, Table
 from opera.data.text_files import is_utf8
 
 BEIR_FILES = ("corpus.jsonl", "queries.jsonl", "qrels")
-TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
+TABLE_SUFFIXES = (
+    ".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", EXCEL_SUFFIX
+)  # fmt: skip
 _TREC_SUFFIXES = (".txt", ".qrels", ".trec", "")
 _HEADERLESS = {2: ["id", "text"], 4: ["id", "url", "title", "text"]}
 """Columns of a TSV without a header, by their number: MS MARCO's queries or passages, and its
@@ -133,6 +136,8 @@ def _open(
     suffix = table_suffix(file)
     if suffix in (".parquet", ".arrow", ".feather"):
         return ArrowTable(file)
+    if suffix == EXCEL_SUFFIX:
+        return ExcelTable(file)
     if encoding is not None and is_utf8(file, encoding):
         notes.append(f"{file.name}: is UTF-8, so OPERA does not read it as {encoding}")
         encoding = None
