@@ -59,7 +59,7 @@ query,doc_id⏎a,1 => p.csv: has ids of documents ('doc_id') but not their texts
         write("pairs.csv", "query_id,doc_id\n1,007\n2,7\n2,007\n1,9\n")),
     Bad(f"{ON} --documents docs.csv", "--documents: needs --pairs FILE, the table of pairs", DOCS),
     Bad(f"{ON} --pairs p.json",
-        "p.json: must be a table (.csv, .tsv, .jsonl, .ndjson, .parquet, .arrow, .feather, .gz of these); write "
+        "p.json: must be a table (.csv, .tsv, .jsonl, .ndjson, .parquet, .arrow, .feather, .xlsx, .gz of these); write "
         "JSON as .jsonl, one object per line", write("p.json", "[]")),
     Bad(f"{P_CSV} --columns query", "--columns: must be ROLE=COLUMN, separated by commas, as in "
         "query=q,document=doc_id; got 'query'", GOOD),

@@ -181,7 +181,7 @@ LOCAL = [
     ShippedSource(
         "tables",
         "a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a table of pairs (.csv, .tsv, "
-        ".jsonl, .parquet, .arrow, or a folder of these)",
+        ".jsonl, .parquet, .arrow, .xlsx, or a folder of these)",
         lambda source: load_tables(TableSource.of(source), source),
     ),
     ShippedSource(
