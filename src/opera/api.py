@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from opera.retrieval.search import search as search
     from opera.run.adapt import adapt as adapt
     from opera.run.evaluate import evaluate as evaluate
+    from opera.run.show import show as show
     from opera.run_folder.folder import Run as Run
     from opera.run_folder.review import review as review
     from opera.training.corpus_pairs import pairs as pairs
@@ -54,6 +55,7 @@ _MODULES = {
     "cache": "opera.core.cache",
     "recipe": "opera.config.recipe",
     "review": "opera.run_folder.review",
+    "show": "opera.run.show",
     "report": "opera.experiments.report",
     "RetrievalData": "opera.data",
     "PairPruning": "opera.training.pair_pruning",
@@ -95,6 +97,7 @@ __all__ = [
     "review",
     "score",
     "search",
+    "show",
 ]
 
 

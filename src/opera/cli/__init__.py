@@ -30,6 +30,7 @@ from opera.cli.evaluate import evaluate, search
 from opera.cli.inspect import inspect
 from opera.cli.options import is_main_process
 from opera.cli.scoring import mine, pairs, score
+from opera.cli.show import show
 from opera.cli.train import quickstart, train
 from opera.config.training import TrainSettings, flag_of
 from opera.core.errors import InputError, OperaError, is_out_of_memory
@@ -69,6 +70,7 @@ COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
         inspect: "my-beir-folder --model minilm",
         evaluate: "run",
         search: 'run "does garlic lower cholesterol" --top 5',
+        show: "run",
         review: "run",
         report: "grid --out report.html",
     },

@@ -116,6 +116,10 @@ def signed(value: float, digits: int = 1) -> str:
     return text[1:] if float(text) == 0 else text.replace("-", "−")
 
 
+SEARCHES = ("base", "final", "bm25")
+"""The searches whose documents ``per_query.parquet`` lists: both models and keyword search."""
+
+
 def column(model: str, measure: str) -> str:
     """Return the name of a column of ``per_query.parquet``: ``base nDCG@10``."""
     return f"{model} {measure}"

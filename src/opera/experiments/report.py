@@ -15,6 +15,7 @@ from markupsafe import Markup
 from opera.core.arguments import expand_paths, flag, text, user_path
 from opera.core.figures import DEFAULT_MEASURES, PRIMARY, RECALL, in_points, points
 from opera.core.files import check_output, is_page, replace_file
+from opera.core.page import style
 from opera.core.terminal import counted
 from opera.data.mixture import ListOptions
 from opera.experiments.charts import (
@@ -107,7 +108,7 @@ def render(comparison: Comparison) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style = resources("opera.experiments") / "assets" / "page.css"
+    layout = (resources("opera.experiments") / "assets" / "page.css").read_text(encoding="utf-8")
     record = comparison.groups[0].runs[0].record
     return environment.get_template("page.html").render(
         title=_title(comparison),
@@ -122,7 +123,7 @@ def render(comparison: Comparison) -> str:
         sections=[_section(comparison, table) for table in comparison.final_tables()],
         colour=colour,
         primary=PRIMARY,
-        style=Markup(style.read_text(encoding="utf-8")),
+        style=Markup(style("palette") + layout),
     )
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
 from opera.core.files import replace_file
+from opera.core.page import page_of
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.decisions import NOT_KNOWN
@@ -259,7 +260,7 @@ def write_review(
         replace_file(file, partial(_write_table, split=split, items=items))
     else:
         text = page(title, split, contents, items, next_step)
-        replace_file(file, partial(Path.write_text, data=text, encoding="utf-8"))
+        replace_file(file, partial(Path.write_bytes, data=text))
 
 
 def _write_table(file: Path, split: str, items: list[dict[str, Any]]) -> None:
@@ -282,7 +283,7 @@ def page(
     contents: Mapping[str, Any],
     items: list[dict[str, Any]],
     next_step: NextStep,
-) -> str:
+) -> bytes:
     """Return the HTML page.
 
     Args:
@@ -305,8 +306,5 @@ def page(
         "next": next_step._asdict(),
         "key": hashlib.sha256(identity.encode()).hexdigest()[:16],
     }
-    # The JSON is inside a script element, which no text may close.
-    data = json.dumps(values).replace("<", "\\u003c")
     template = files("opera.labels").joinpath("review.html").read_text(encoding="utf-8")
-    before, _, after = template.partition("DATA")
-    return f"{before}{data}{after}"
+    return page_of(template, values)

@@ -178,6 +178,14 @@ def checked_query(query: str) -> str:
     return check_string("query", query)
 
 
+def keyword_index(model: Model, data: RetrievalData) -> KeywordIndex:
+    """Open the keyword index of a run on these data, or count the words of the corpus."""
+    folder = run_keyword_index(model, data)
+    if folder is None:
+        return KeywordIndex.build(data.corpus, run_corpus_text(model))
+    return KeywordIndex.open(folder, data.corpus)
+
+
 class CorpusSearch:
     """A corpus and a model, loaded to search for any number of queries.
 
@@ -226,12 +234,7 @@ class CorpusSearch:
                 "pass a finished run on them that measured BM25"
             )
         if self.keyword_weight:
-            folder = run_keyword_index(model, self.data)
-            self._keywords = (
-                KeywordIndex.build(self.data.corpus, run_corpus_text(model))
-                if folder is None
-                else KeywordIndex.open(folder, self.data.corpus)
-            )
+            self._keywords = keyword_index(model, self.data)
 
     def find(self, query: str, top: int = 5) -> list[RankedDocument]:
         """Return the best documents of a query, as :func:`search` does."""

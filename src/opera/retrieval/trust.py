@@ -45,15 +45,17 @@ LOADER_ARGUMENTS = (
 weights or download kernels."""
 
 
-def download_model(name: str, organization: str | None) -> Path:
+def download_model(name: str, organization: str | None, cached: bool = False) -> Path:
     """Return the folder of a model on the hub, downloaded or from huggingface_hub's cache.
+
+    With ``cached``, nothing is downloaded.
 
     Raises:
         OSError, ValueError: from huggingface_hub, if the model or the connection is missing.
     """
     short = "/" not in name and name.lower() not in ORIGINAL_TRANSFORMER_MODELS
     full = f"{organization}/{name}" if short else name
-    return Path(snapshot_download(full, allow_patterns=DATA_FILES))
+    return Path(snapshot_download(full, allow_patterns=DATA_FILES, local_files_only=cached))
 
 
 class AllowedValues(NamedTuple):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
-from opera.core.figures import PRIMARY, column
+from opera.core.figures import PRIMARY, SEARCHES, column
 from opera.core.rng import generator
 from opera.core.terminal import log
 from opera.data import RetrievalData
@@ -147,14 +147,16 @@ def _dev_columns(data: RetrievalData) -> dict[str, Any]:
 
 
 def _query_columns(results: Mapping[str, Evaluation]) -> dict[str, Any]:
-    """Return the measures of each test query, and the best documents of both models."""
+    """Return the measures of each test query, and the best documents of both models and of keyword
+    search.
+    """
     values = {
         column(model, name): values
         for model, result in results.items()
         for name, values in result.per_query.items()
     }
-    documents = {model: results[model].top_documents for model in ("base", "final")}
-    return values | {column(model, "documents"): ids for model, ids in documents.items()}
+    searches = [search for search in SEARCHES if search in results]
+    return values | {column(name, "documents"): results[name].top_documents for name in searches}
 
 
 def _suspicious_pairs(fit: Fit) -> pa.Table | None:

@@ -11,6 +11,7 @@
       suspicious_pairs.csv  the training pairs that look wrong, the worst first
       review.json         the items of opera review
       review.html, test_review.html  the pages of opera review
+      show.html           the page of opera show
       trace.parquet       a row per step
       draws.parquet       the pairs that each step sampled
       skipped_rows.csv    rows of tables that were left out: file, line, reason, text
@@ -55,7 +56,7 @@ PAIRS_FILE = "pairs.parquet"
 SUSPICIOUS_FILE = "suspicious_pairs.csv"
 LOG_FILE = "run.log"
 REVIEW_ITEMS_FILE = "review.json"
-REVIEW_FILE, TEST_REVIEW_FILE = "review.html", "test_review.html"
+REVIEW_FILE, TEST_REVIEW_FILE, SHOW_FILE = "review.html", "test_review.html", "show.html"
 TRACE_FILE = "trace.parquet"
 DRAWS_FILE = "draws.parquet"
 SKIPPED_FILE = "skipped_rows.csv"
@@ -84,6 +85,7 @@ RUN_NAMES = (
     REVIEW_ITEMS_FILE,
     REVIEW_FILE,
     TEST_REVIEW_FILE,
+    SHOW_FILE,
     TRACE_FILE,
     DRAWS_FILE,
     SKIPPED_FILE,
@@ -154,6 +156,15 @@ class Run:
         """Whether the run is complete."""
         return self.record.status == "finished"
 
+    def check_finished(self) -> None:
+        """Reject a run that is not finished.
+
+        Raises:
+            RunFolderError: with advice to continue it.
+        """
+        if not self.finished:
+            raise RunFolderError(f"{self.path}: {UNFINISHED}")
+
     @property
     def settings(self) -> dict[str, Any]:
         """All settings by name."""
@@ -207,8 +218,8 @@ class Run:
 
         The columns are ``query_id``, the ids of the ``relevant`` documents and their ``grades``,
         and the base model's mean ``similarity`` to them. Each measure has a column for ``base``,
-        ``fine_tuned`` and ``final``, and maybe for ``bm25`` and ``hybrid``. ``base documents`` and
-        ``final documents`` are the best documents of both models.
+        ``fine_tuned`` and ``final``, and maybe for ``bm25`` and ``hybrid``. ``base documents``,
+        ``final documents`` and maybe ``bm25 documents`` are the ids of the ten best documents.
 
         Raises:
             RunFolderError: if the file is missing or damaged, as in all readers.
@@ -248,8 +259,7 @@ class Run:
         Raises:
             RunFolderError: if the run is not finished, or the file is damaged.
         """
-        if not self.finished:
-            raise RunFolderError(f"{self.path}: {UNFINISHED}")
+        self.check_finished()
         return read_object(self.path / REVIEW_ITEMS_FILE)
 
 

@@ -1,0 +1,185 @@
+"""``opera show --serve``: the page of a run, and the answers to questions of its reader.
+
+The server listens on this machine only, answers only GET, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+from threading import Lock
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from opera.core.errors import InputError, ModelError, SettingError
+from opera.core.page import page_of
+from opera.data import Mixture
+from opera.data.id_lists import cut
+from opera.retrieval.encoder import Encoder, open_encoder
+from opera.retrieval.evaluation import TOP_DOCUMENTS
+from opera.retrieval.locate import Model, locate_model
+from opera.retrieval.prompts import ROLES
+from opera.retrieval.search import checked_query, keyword_index
+from opera.retrieval.trust import download_model
+from opera.retrieval.vectors import exact_search
+from opera.run.show import LENGTHS, page_values, template
+from opera.run_folder.folder import Run
+
+HOST, PORT = "127.0.0.1", 8000
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Searches:
+    """The base model, the final model and keyword search of a run, loaded to answer questions.
+
+    Args:
+        run: the run.
+        texts: its data sets.
+        model: the base model; ``None`` for the model that the run's record names.
+
+    Raises:
+        ModelError: if the base model is gone, or the run has no model that reads texts.
+    """
+
+    def __init__(self, run: Run, texts: Mixture, model: Model | None = None) -> None:
+        self.texts = texts
+        # the final model first: a run on vectors from files has no base model that reads texts
+        self._final, self._base = open_encoder(run.path), open_base(run, model)
+        corpus_text = run.settings["corpus_text"]
+        self._documents = {
+            encoder: [encoder.encode_corpus(part, corpus_text) for part in texts.data_sets]
+            for encoder in (self._base, self._final)
+        }
+        has_words = "bm25" in run.measures
+        self._words = [keyword_index(run.path, part) for part in texts.data_sets if has_words]
+        self._lock = Lock()  # a model answers one question at a time
+
+    def find(self, question: str, number: int) -> dict[str, list[dict[str, str]]]:
+        """Return the best documents of each search.
+
+        Args:
+            question: the text of the question.
+            number: the number of the data set.
+        """
+        corpus, query = self.texts.data_sets[number].corpus, checked_query(question)
+        with self._lock:
+            rankings = {
+                name: exact_search(
+                    encoder.encode([query], "query"),
+                    self._documents[encoder][number],
+                    corpus,
+                    TOP_DOCUMENTS,
+                    encoder.device,
+                    encoder.similarity,
+                )
+                for name, encoder in (("base", self._base), ("final", self._final))
+            }
+            if self._words:
+                rankings["bm25"] = self._words[number].search([query], TOP_DOCUMENTS)
+        found = {name: ranking.doc_rows[0] for name, ranking in rankings.items()}
+        columns = {name: rows[rows >= 0] for name, rows in found.items()}
+        return {
+            name: [
+                {"doc_id": doc_id, "document": cut(text, LENGTHS[0])}
+                for doc_id, text in zip(corpus.ids(rows), corpus.texts(rows), strict=True)
+            ]
+            for name, rows in columns.items()
+        }
+
+
+def open_base(run: Run, model: Model | None) -> Encoder:
+    """Load the base model of a run, as the run measured it; nothing is downloaded for a name in a
+    run's record.
+    """
+    name = run.record.model.source if model is None else model
+    try:
+        located = locate_model(name)
+        if model is None and isinstance(located, str):
+            name = download_model(located, "sentence-transformers", cached=True)
+    except (ModelError, OSError, ValueError) as error:
+        raise ModelError(
+            f"{error}; it is the base model of {run.path}; pass the model with --model"
+        ) from None
+    encoder = open_encoder(name)
+    for role in ROLES:
+        encoder.prompts[role] = encoder.prompts[role] or run.settings.get(f"{role}_prompt") or ""
+    return encoder
+
+
+class PageServer(ThreadingTCPServer):
+    """Serves the page of a run, and answers questions.
+
+    Args:
+        run: the run.
+        searches: its models.
+        port: the port; ``None`` for 8000, or a free port if another program uses 8000.
+
+    Raises:
+        SettingError: if another program uses the port.
+    """
+
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self, run: Run, searches: Searches, port: int | None = None) -> None:
+        values = {**page_values(run, searches.texts), "serves": True}
+        self.page, self.searches = page_of(template("'self'"), values), searches
+        try:
+            super().__init__((HOST, PORT if port is None else port), PageHandler)
+        except OSError as error:
+            if port is not None:
+                raise SettingError(f"--port {port}: {error.strerror}; pass another port") from None
+            super().__init__((HOST, 0), PageHandler)
+        self.port = int(self.server_address[1])
+        self.url = f"http://{HOST}:{self.port}/"
+
+    def answer(self, query: str) -> dict[str, Any]:
+        """Answer the question in the query part of an address."""
+        values = parse_qs(query)
+        number = values.get("set", ["0"])[0]
+        if number not in map(str, range(len(self.searches.texts.data_sets))):
+            raise SettingError("set: is not the number of a data set")
+        return self.searches.find(values.get("q", [""])[0], int(number))
+
+
+class PageHandler(BaseHTTPRequestHandler):
+    """Answers GET for the page and for searches."""
+
+    server: PageServer
+    timeout = 60
+
+    def do_GET(self) -> None:
+        """Send the page, or the answer to a question.
+
+        A page of another site can name this address as its own (DNS rebinding). Then the browser
+        sends the name of the other site as the host.
+        """
+        url, port = urlsplit(self.path), self.server.port
+        if self.headers.get_all("Host") not in ([f"{HOST}:{port}"], [f"localhost:{port}"]):
+            self.send_error(403, f"open {self.server.url} instead")
+        elif url.path == "/":
+            self._send(200, "text/html", self.server.page)
+        elif url.path == "/search":
+            try:
+                status, answer = 200, self.server.answer(url.query)
+            except InputError as error:
+                status, answer = 400, {"error": str(error)}
+            self._send(status, "application/json", json.dumps(answer).encode())
+        else:
+            self.send_error(404)
+
+    def _send(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        headers = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body))}
+        for name, value in {**HEADERS, **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *values: Any) -> None:
+        """Print nothing about a request."""
