@@ -16,7 +16,7 @@ function shortText(text) {
 /* A list of ranked documents; with an earlier ranking, also the rank there. */
 function ranking(label, documents, earlier) {
   const column = element("div"), list = element("ol"), ids = (earlier || []).map(ranked => ranked.doc_id);
-  column.append(element("div", "label", label));
+  column.append(element("h2", "", label));
   documents.forEach((ranked, row) => {
     const line = element("li", ranked.labelled ? "labelled" : ""), rank = ids.indexOf(ranked.doc_id);
     const change = !earlier || rank === row ? "" : rank < 0 ? " · new" : ` · was ${rank + 1}`;
