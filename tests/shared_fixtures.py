@@ -6,6 +6,7 @@ import functools
 import gc
 import os
 import runpy
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -83,6 +84,32 @@ def _signals_as_on_a_terminal() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.fixture
+def open_page() -> Iterator[Callable[..., Any]]:
+    """``open_page(address, width=390)``: open a page in Chromium of the distribution; needs ``pip install playwright``.
+
+    Afterwards no script has failed, and none of the data has opened a dialog.
+    """
+    browsers = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no Chromium")
+    failures: list[str] = []
+    with browsers.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+
+        def open_page(address: str, width: int = 1280) -> Any:
+            page = browser.new_context(accept_downloads=True, viewport={"width": width, "height": 844}).new_page()
+            page.on("pageerror", lambda error: failures.append(str(error)))
+            page.on("dialog", lambda dialog: failures.append("a script of the data ran"))
+            page.goto(address)
+            return page
+
+        yield open_page
+        browser.close()
+    assert failures == []
 
 
 @pytest.fixture

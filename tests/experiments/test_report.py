@@ -90,7 +90,7 @@ def test_the_page_has_the_tables_and_the_guards_has_both_models(grid, page):
 
 
 def test_the_same_runs_give_the_same_page_and_it_loads_nothing(grid, page):
-    assert page == render(analyse_runs(grid))
+    assert page == render(analyse_runs(grid), grid)
     assert {"svg"} <= Page(page).elements
     assert not Page(page).elements & {"script", "i"}
     assert Page(page).active == [("href", "data:,")]
@@ -105,7 +105,7 @@ def test_hostile_names_never_become_markup(folder):
         record["identity"]["method"] = record["settings"]["method"] = label
         record["device"] = record["model"]["source"] = label
         (path / "run.json").write_text(json.dumps(record))
-    text = render(analyse_runs(folder.home))
+    text = render(analyse_runs(folder.home), folder.home)
     assert not Page(text).elements & {"script", "img", "i", "b"}
     assert Page(text).active == [("href", "data:,")]
     assert "a}b{{ 1 }}" in text

@@ -68,6 +68,15 @@ def test_it_shows_the_verdict_every_query_and_examples(run):
     assert "<script" not in page
 
 
+def test_it_links_to_the_page_of_searches_or_names_the_command(run, tmp_path):
+    copy = shutil.copytree(run.path, tmp_path / "a run")
+    assert f"<code>opera show &#39;{copy}&#39;</code>" in opera.report(copy).read_text()
+    opera.show(copy)
+    assert '<a href="show.html">show.html</a>' in opera.report(copy).read_text()
+    elsewhere = opera.report(copy, tmp_path / "report.html").read_text()
+    assert '<a href="a%20run/show.html">a%20run/show.html</a>' in elsewhere
+
+
 def test_figures_with_corrected_labels_are_those_of_corrected_data(run, data, decided, tmp_path):
     file = write_table(tmp_path / "decisions.csv", decided)
     result = corrected(run, file)

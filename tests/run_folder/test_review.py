@@ -136,49 +136,34 @@ def test_a_page_has_missing_labels_losses_gains_and_pairs_and_a_table_has_no_que
 
 
 @pytest.mark.slow
-def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(run, static_model, tmp_path):
-    """Needs ``pip install playwright`` and Chromium of the distribution."""
-    browsers = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("there is no Chromium")
+def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(run, static_model, tmp_path, open_page):
     page_file = opera.review(run)
     items = [item for item in data_of(page_file)["items"] if item["list"] == "pairs"][:40]
-    with browsers.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_context(accept_downloads=True).new_page()
-        failures = []
-        page.on("pageerror", lambda error: failures.append(str(error)))
-        page.on("dialog", lambda dialog: failures.append("a script of the data ran"))
-        page.goto(page_file.as_uri())
-        marks = 0
-        for number, item in enumerate(items):
-            assert page.inner_text(".query").startswith(HOSTILE)
-            marks += page.locator("mark").count()
-            page.keyboard.press("x" if item["stratum"] != "unlisted" else "c")
-            if number == 20:
-                page.reload()
-        page.keyboard.press("u")
-        page.keyboard.press("z")
-        assert marks > 0, "words that query and document share are marked"
-        left = (
-            len(data_of(page_file)["items"])
-            - 40
-            - sum(item["list"] == "changed" for item in data_of(page_file)["items"])
-        )
-        assert page.inner_text("#left").startswith(f"{left} left to decide.")
-        estimate = page.inner_text("#estimate")
-        with page.expect_download() as download:
-            page.click("#save")
-        assert download.value.suggested_filename == data_of(page_file)["next"]["file"]
-        assert page.inner_text("#next").startswith("Saved 40 decisions as data_decisions.csv")
-        assert page.inner_text("#next code") == data_of(page_file)["next"]["command"]
-        decisions = tmp_path / "decisions.csv"
-        download.value.save_as(decisions)
-        page.set_viewport_size({"width": 390, "height": 844})
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        browser.close()
-    assert failures == []
+    page = open_page(page_file.as_uri())
+    marks = 0
+    for number, item in enumerate(items):
+        assert page.inner_text(".query").startswith(HOSTILE)
+        marks += page.locator("mark").count()
+        page.keyboard.press("x" if item["stratum"] != "unlisted" else "c")
+        if number == 20:
+            page.reload()
+    page.keyboard.press("u")
+    page.keyboard.press("z")
+    assert marks > 0, "words that query and document share are marked"
+    left = (
+        len(data_of(page_file)["items"]) - 40 - sum(item["list"] == "changed" for item in data_of(page_file)["items"])
+    )
+    assert page.inner_text("#left").startswith(f"{left} left to decide.")
+    estimate = page.inner_text("#estimate")
+    with page.expect_download() as download:
+        page.click("#save")
+    assert download.value.suggested_filename == data_of(page_file)["next"]["file"]
+    assert page.inner_text("#next").startswith("Saved 40 decisions as data_decisions.csv")
+    assert page.inner_text("#next code") == data_of(page_file)["next"]["command"]
+    decisions = tmp_path / "decisions.csv"
+    download.value.save_as(decisions)
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     sampled = [item for item in items if item["stratum"]]
     assert estimate.startswith(f"{len(sampled)} random labels checked: ")
     with decisions.open(newline="") as file:

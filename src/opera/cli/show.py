@@ -94,12 +94,12 @@ def _serve(
     run = Run.open(folder)
     searches = Searches(run, run_texts(run, data), model)
     with PageServer(run, searches, port) as server:
-        print_result(
-            as_json,
-            lambda: {"url": server.url},
-            lambda screen: screen.lines(f"{server.url}: open it in a browser; Ctrl-C ends"),
-        )
         try:
+            print_result(
+                as_json,
+                lambda: {"url": server.url},
+                lambda screen: screen.lines(f"{server.url}: open it in a browser; Ctrl-C ends"),
+            )
             server.serve_forever()
         except KeyboardInterrupt:
             say("\nopera: ended", file=sys.stderr)

@@ -271,6 +271,7 @@ def print_next(screen: Screen, run: Run, grid: Path | None = None) -> None:
     fuses = keywords is not None and any(keywords.weights.values())
     purposes = {
         "review": "decide which labels are wrong or missing, and train again",
+        "show": "look at searches before and after",
         "search": "search with the final model" + " and BM25" * fuses,
         "report": "write a page: verdict, measures, queries that changed",
     }

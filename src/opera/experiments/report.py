@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -33,7 +35,7 @@ from opera.experiments.results import BASE, Comparison, ResultsTable, analyse_ru
 from opera.experiments.significance import PairedTest
 from opera.experiments.verdict import conclusion, recommended
 from opera.experiments.verdict import title as table_title
-from opera.run_folder.folder import REPORT, REPORT_FILE, Run
+from opera.run_folder.folder import REPORT, REPORT_FILE, SHOW_FILE, Run
 from opera.run_folder.summary import dev_sentence
 
 EXAMPLES = 3
@@ -94,13 +96,13 @@ def report(
             reads=[folder, *files],
             ours=lambda file: replaces and is_page(file, REPORT),
         )
-    page = render(analyse_runs(folder, baseline, files, options))
+    page = render(analyse_runs(folder, baseline, files, options), path.parent)
     replace_file(path, partial(Path.write_text, data=page, encoding="utf-8"))
     return path
 
 
-def render(comparison: Comparison) -> str:
-    """Render the page; the same runs give the same text."""
+def render(comparison: Comparison, folder: Path) -> str:
+    """Render the page for a folder; the same runs give the same text."""
     environment = Environment(
         loader=PackageLoader("opera.experiments", "assets"),
         autoescape=True,
@@ -120,7 +122,7 @@ def render(comparison: Comparison) -> str:
         comparison=comparison,
         ranks=ranks_table(comparison),
         corrected=comparison.corrected and corrected_table(comparison.corrected),
-        sections=[_section(comparison, table) for table in comparison.final_tables()],
+        sections=[_section(comparison, table, folder) for table in comparison.final_tables()],
         colour=colour,
         primary=PRIMARY,
         style=Markup(style("palette") + layout),
@@ -134,9 +136,11 @@ def _title(comparison: Comparison) -> str:
     return f"{methods} on {', '.join(names)}"
 
 
-def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
+def _section(comparison: Comparison, final: ResultsTable, folder: Path) -> dict[str, Any]:
     """The template's values for one data set."""
     best = comparison.group(final, recommended(final, comparison.baseline))
+    page = best.runs[0].path / SHOW_FILE
+    searches = quote(os.path.relpath(page, folder)) if page.is_file() else None
     section = {
         "name": final.name,
         "conclusion": f"{conclusion(final, comparison.baseline)}.",
@@ -144,6 +148,8 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
         "bullets": [],
         "tables": tables_of(comparison, final),
         "examples": {},
+        "searches": searches,
+        "show": best.runs[0].summary.next_commands()["show"],
         "labels": labels_chart(best.runs[0]),
         "cutoffs": best.runs[0].record.cutoffs,
         "shown_run": f"{best.method}, seed {best.seeds[0]}",

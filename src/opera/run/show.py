@@ -170,7 +170,7 @@ class TestQueries:
                     "query": cut(text, length),
                     "set": data_set,
                     "relevant": len(row["relevant"]),
-                    "labelled": [position[i] for i in row["relevant"] if i in position],
+                    "labelled": [position[i] for i in {*row["relevant"]} & {*self.ranked(row)}],
                     "measures": {
                         name: round(row[column(name, PRIMARY)], 4) for name in self.searches
                     },

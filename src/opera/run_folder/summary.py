@@ -124,6 +124,7 @@ class RunSummary:
         searched = f"{command_words(sets[0].source)} --model {folder}" if sets else folder
         commands = {
             "review": f"opera review {folder}",
+            "show": f"opera show {folder}",
             "search": f'opera search {searched} "your question"',
             "report": f"opera report {shlex.quote(str(grid or self.folder))}",
         }
