@@ -90,7 +90,7 @@ def test_the_skill_is_short_and_runs_every_command():
     assert len(text.split()) <= 600
     assert not [block.place for block in blocks_of(page) if block.reason]
     run = {words[1] for block in blocks_of(page) if block.language == "bash" for words in block.commands()}
-    assert run == {"inspect", "train", "search", "report", "compare", "review"}
+    assert run == {"inspect", "train", "search", "report", "compare", "review", "show"}
 
 
 def rank_of(answer: str, question: str, model: str | Path) -> int:

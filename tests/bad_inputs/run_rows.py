@@ -106,4 +106,28 @@ DECISIONS = [
     decided("test0,d0,,test\n", "column 'decision' is empty; write wrong, correct or missing in this column"),
 ]  # fmt: skip
 
-ROWS = [*FILES, *GRIDS, *DECISIONS]
+GONE = changed("run/run.json", put("data", "source", value="gone"))
+SHOW = [
+    Bad("show data", "data: not a run folder: it has no run.json of OPERA"),
+    Bad("show run", "run: this run is not finished; continue it with --resume", with_run,
+        changed("run/run.json", put("status", value="running"))),
+    Bad("show run", "gone: no such file or folder; the run trained on it; pass the data with --data", with_run, GONE),
+    Bad("show run --data example:faq", "example:faq: has other texts than those that run ranked; pass the data with "
+        "--data as the run read them, or train again", with_run),
+    Bad("show run --out page.txt", "--out page.txt: must end in .html; the suffix decides the format", with_run),
+    Bad("show run --out page.html", "--out page.html: exists; pass --overwrite to replace it, or another file",
+        with_run, write("page.html", "mine")),
+    Bad("show run --data data --out data/qrels/page.html", "--out data/qrels/page.html: is inside data/qrels, which "
+        "OPERA reads as data; pass a folder outside the data", with_run),
+    Bad("show run --serve --out page.html", "--serve --out: the server writes no file; pass only one", with_run),
+    Bad("show run --port 8000", "--port: is the port of --serve; pass both", with_run),
+    Bad("show run --model model", "--model: is the base model of --serve; pass both", with_run),
+    Bad("show run --serve --port 80",
+        "invalid value for '--port': 80 is not in the range 1024<=x<=65535; see opera show --help", with_run),
+    Bad("show run --serve", "/gone: no such model folder; it is the base model of run; pass the model with --model",
+        with_run, changed("run/run.json", put("model", "source", value="/gone"))),
+    Bad("show run", matching(r"run/per_query.parquet: is damaged: .{5,200}"), with_run,
+        write("run/per_query.parquet", b"PAR1")),
+]  # fmt: skip
+
+ROWS = [*FILES, *GRIDS, *DECISIONS, *SHOW]

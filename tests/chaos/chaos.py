@@ -89,7 +89,7 @@ def one_folder(trial: Trial) -> Row:
 
 TRAININGS, FILES = (
     ("train dp", "train overwrite", "train bert", "train adapter"),
-    ("mine", "score", "evaluate", "report"),
+    ("mine", "score", "evaluate", "report", "show"),
 )
 PLAN: list[tuple[Callable[[Trial], Row], tuple[str, ...], int]] = [
     (full_disk, tuple(COMMANDS), 2),

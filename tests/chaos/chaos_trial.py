@@ -67,7 +67,7 @@ class Command:
             return [*words, "--overwrite"]
         if words[0] == "train" and holds_run(out):
             return [*words, "--resume"]
-        if words[0] in ("mine", "score", "evaluate", "report") and out.exists():
+        if words[0] in ("mine", "score", "evaluate", "report", "show") and out.exists():
             return [*words, "--overwrite"]
         return words
 
@@ -120,6 +120,10 @@ def _report(world: World, out: Path) -> list[str]:
     return ["report", str(world.grid), "--out", str(out)]
 
 
+def _show(world: World, out: Path) -> list[str]:
+    return ["show", str(world.run), "--out", str(out)]
+
+
 def _file(name: str, *more: str, option: str = "--out") -> Callable[[World, Path], list[str]]:
     return lambda world, out: [name, str(world.beir), "--model", str(world.static), option, str(out), *more]
 
@@ -138,6 +142,7 @@ COMMANDS = {
         Command("score", _file("score", "--cbs", "--cbs-pool", "50"), file_outcome, "pairs.parquet"),
         Command("evaluate", _file("evaluate", "--json", option="--run-file"), file_outcome, "ranking.trec"),
         Command("report", _report, file_outcome, "report.html"),
+        Command("show", _show, file_outcome, "show.html"),
     )
 }
 

@@ -62,11 +62,9 @@ def show(
     """
     raise_first(
         SettingError,
-        (serve and (out is not None or overwrite), "--serve: writes no file; leave --out out"),
-        (
-            not serve and (port is not None or model is not None),
-            "--port --model: belong to --serve; add it, or leave them out",
-        ),
+        (serve and out is not None, "--serve --out: the server writes no file; pass only one"),
+        (port is not None and not serve, "--port: is the port of --serve; pass both"),
+        (model is not None and not serve, "--model: is the base model of --serve; pass both"),
     )
     sources = data[0] if data and len(data) == 1 else data or None
     if serve:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from opera.config.arguments import checked_output
 from opera.core.arguments import several
-from opera.core.errors import DataError, RunFolderError
+from opera.core.errors import DataError
 from opera.core.figures import PRIMARY, SEARCHES, column
 from opera.core.files import replace_file
 from opera.core.page import page_of
@@ -23,6 +23,7 @@ from opera.data import Mixture, files_read, load_all
 from opera.data.id_lists import cut
 from opera.retrieval.locate import run_data
 from opera.run_folder.folder import PER_QUERY_FILE, SHOW_FILE, Run
+from opera.run_folder.reading import file_errors
 
 MOST_QUERIES, MOST_BYTES = 500, 5_000_000
 """The limits of a page."""
@@ -109,7 +110,8 @@ def page_values(run: Run, texts: Mixture) -> dict[str, Any]:
     table = run.per_query()
     change = table[column("final", PRIMARY)].to_numpy() - table[column("base", PRIMARY)].to_numpy()
     order = np.argsort(-np.abs(change), kind="stable")[:MOST_QUERIES]
-    queries = TestQueries(table.take(order), texts)
+    with file_errors(run.path / PER_QUERY_FILE):
+        queries = TestQueries(table.take(order), texts)
     values = {
         "title": f"Searches before and after training: {texts.joined.name} in {run.path.name}",
         "verdict": run.headlines[0],
@@ -148,7 +150,7 @@ class TestQueries:
         ids = dict.fromkeys(chain.from_iterable(map(self.ranked, self.rows)))
         doc_rows = data.corpus.find_rows([*ids])
         if min(*query_rows, *doc_rows, 0) < 0:
-            raise RunFolderError(f"{PER_QUERY_FILE}: is damaged: has ids that are not in the data")
+            raise ValueError("has ids that are not in the data")
         self.queries = data.queries.texts(query_rows)
         self.documents = dict(zip(ids, data.corpus.texts(doc_rows), strict=True))
         starts = [first_query for first_query, _ in texts.first_rows]
