@@ -246,7 +246,10 @@ def test_a_port_that_is_taken_is_an_error_or_another_one(run, monkeypatch):
 def test_the_base_model_must_be_there_and_is_not_downloaded(run, static_model, tmp_path):
     moved = shutil.copytree(run.path, tmp_path / "run")
     record = json.loads((moved / "run.json").read_text())
-    for name, reason in (("/gone/model", "no such model folder"), ("owner/model", "")):
+    for name, reason in (
+        ("/gone/model", "no such model folder"),
+        ("owner/model", "owner/model: has not been downloaded"),
+    ):
         record["model"]["source"] = name
         (moved / "run.json").write_text(json.dumps(record))
         copy = Run.open(moved)

@@ -67,7 +67,7 @@ def test_every_verdict_has_a_next_step():
 
 def test_the_next_commands_name_the_run(trained):
     commands = trained.summary.next_commands()
-    assert list(commands) == ["review", "search", "report"]
+    assert list(commands) == ["review", "show", "search", "report"]
     assert all(re.match(f"opera {name} {trained.path}", command) for name, command in commands.items())
     assert trained.summary.next_commands(trained.path.parent)["report"] == f"opera report {trained.path.parent}"
 
@@ -75,7 +75,7 @@ def test_the_next_commands_name_the_run(trained):
 def test_a_run_on_vectors_has_no_search(trained):
     record = trained.record.model_copy(update={"settings": {**trained.settings, "query_vectors": "q.npy"}})
     summary = RunSummary.of(trained.path, record, trained.measures, trained.per_query())
-    assert list(summary.next_commands()) == ["review", "report"]
+    assert list(summary.next_commands()) == ["review", "show", "report"]
 
 
 def measured(low: float, high: float, **changes: Any) -> GuardedMeasure:

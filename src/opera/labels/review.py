@@ -92,17 +92,18 @@ class Labelled:
         return {
             "query_id": self.data.queries.ids(query_row)[0],
             "query": cut(self.data.queries.texts(query_row)[0], WHOLE),
-            **self.document(doc_row, WHOLE),
+            **describe_document(self.data, doc_row, WHOLE),
             "first_rank": NOT_KNOWN,
-            "others": [self.document(other, SHORT) for other in other_doc_rows],
+            "others": [describe_document(self.data, other, SHORT) for other in other_doc_rows],
             "why": why,
         }
 
-    def document(self, doc_row: int, length: int) -> Item:
-        """Describe a document of the corpus."""
-        doc_rows = np.array([doc_row])
-        text = cut(self.data.corpus.texts(doc_rows)[0], length)
-        return {"doc_id": self.data.corpus.ids(doc_rows)[0], "document": text}
+
+def describe_document(data: RetrievalData, doc_row: int, length: int) -> Item:
+    """Describe a document of a corpus."""
+    doc_rows = np.array([doc_row])
+    text = cut(data.corpus.texts(doc_rows)[0], length)
+    return {"doc_id": data.corpus.ids(doc_rows)[0], "document": text}
 
 
 def in_order(

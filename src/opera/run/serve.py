@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 from opera.core.errors import InputError, ModelError, SettingError
 from opera.core.page import page_of
 from opera.data import Mixture
-from opera.data.id_lists import cut
+from opera.labels.review import Item, describe_document
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import TOP_DOCUMENTS
 from opera.retrieval.locate import Model, locate_model
@@ -60,20 +60,20 @@ class Searches:
         self._words = [keyword_index(run.path, part) for part in texts.data_sets if has_words]
         self._lock = Lock()  # a model answers one question at a time
 
-    def find(self, question: str, number: int) -> dict[str, list[dict[str, str]]]:
+    def find(self, question: str, number: int) -> dict[str, list[Item]]:
         """Return the best documents of each search.
 
         Args:
             question: the text of the question.
             number: the number of the data set.
         """
-        corpus, query = self.texts.data_sets[number].corpus, checked_query(question)
+        data_set, query = self.texts.data_sets[number], checked_query(question)
         with self._lock:
             rankings = {
                 name: exact_search(
                     encoder.encode([query], "query"),
                     self._documents[encoder][number],
-                    corpus,
+                    data_set.corpus,
                     TOP_DOCUMENTS,
                     encoder.device,
                     encoder.similarity,
@@ -82,14 +82,13 @@ class Searches:
             }
             if self._words:
                 rankings["bm25"] = self._words[number].search([query], TOP_DOCUMENTS)
-        found = {name: ranking.doc_rows[0] for name, ranking in rankings.items()}
-        columns = {name: rows[rows >= 0] for name, rows in found.items()}
         return {
             name: [
-                {"doc_id": doc_id, "document": cut(text, LENGTHS[0])}
-                for doc_id, text in zip(corpus.ids(rows), corpus.texts(rows), strict=True)
+                describe_document(data_set, doc_row, LENGTHS[0])
+                for doc_row in ranking.doc_rows[0].tolist()
+                if doc_row >= 0
             ]
-            for name, rows in columns.items()
+            for name, ranking in rankings.items()
         }
 
 
@@ -103,8 +102,10 @@ def open_base(run: Run, model: Model | None) -> Encoder:
         if model is None and isinstance(located, str):
             name = download_model(located, "sentence-transformers", cached=True)
     except (ModelError, OSError, ValueError) as error:
+        # huggingface_hub would advise to check the network
+        problem = error if isinstance(error, ModelError) else f"{name}: has not been downloaded"
         raise ModelError(
-            f"{error}; it is the base model of {run.path}; pass the model with --model"
+            f"{problem}; it is the base model of {run.path}; pass the model with --model"
         ) from None
     encoder = open_encoder(name)
     for role in ROLES:

@@ -111,7 +111,7 @@ def page_values(run: Run, texts: Mixture) -> dict[str, Any]:
     change = table[column("final", PRIMARY)].to_numpy() - table[column("base", PRIMARY)].to_numpy()
     order = np.argsort(-np.abs(change), kind="stable")[:MOST_QUERIES]
     with file_errors(run.path / PER_QUERY_FILE):
-        queries = TestQueries(table.take(order), texts)
+        queries = ShownQueries(table.take(order), texts)
     values = {
         "title": f"Searches before and after training: {texts.joined.name} in {run.path.name}",
         "verdict": run.headlines[0],
@@ -131,15 +131,13 @@ def page_values(run: Run, texts: Mixture) -> dict[str, Any]:
     return values | queries.first(count, length)
 
 
-class TestQueries:
+class ShownQueries:
     """Test queries with the ids of their best documents, and their texts.
 
     Args:
         table: rows of ``per_query.parquet``.
         texts: the data of the run.
     """
-
-    __test__ = False  # pytest must not collect it
 
     def __init__(self, table: pa.Table, texts: Mixture) -> None:
         self.rows, data = table.to_pylist(), texts.joined

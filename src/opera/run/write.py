@@ -25,6 +25,7 @@ from opera.labels.review import (
     LONG,
     SHORT,
     Labelled,
+    describe_document,
     test_items,
     training_items,
 )
@@ -367,7 +368,10 @@ def _changed(data: RetrievalData, base: Evaluation, final: Evaluation) -> dict[s
                 "final": round(float(final_values[query_index]), 4),
                 **{
                     name: [
-                        {**labelled.document(doc_row, SHORT), "labelled": doc_row in positives}
+                        {
+                            **describe_document(data, doc_row, SHORT),
+                            "labelled": doc_row in positives,
+                        }
                         for doc_row in evaluation.ranking.doc_rows[query_index, :SHOWN].tolist()
                         if doc_row >= 0
                     ]
