@@ -22,7 +22,7 @@ ONE_SIDED = {
     "compare": {"steps"},  # the command's is a setting, with commas
     "evaluate": {"full", "run_file", "overwrite"},
     "search": {"interactive"},
-    "show": {"serve", "port", "model"},
+    "show": {"serve", "port", "base"},
     "score": {"cbs"},  # cbs_pool in Python
     "export": {"onnx", "int8", "static", "forms"},
 }

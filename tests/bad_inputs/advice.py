@@ -21,6 +21,7 @@ DECLARES = {"setting", "Option", "path_option", "source_option", "setting_option
 DATA = "train inspect compare evaluate mine score"
 ADVISED = {
     "--also": "train",
+    "--base": "show",
     "--columns": f"{DATA} pairs",
     "--cutoff": "search",
     "--data": "export show",
@@ -37,7 +38,7 @@ ADVISED = {
     "--method": "train",
     "--methods": "compare",
     "--min-precision": "search",
-    "--model": "evaluate search score show",
+    "--model": "evaluate search score",
     "--no-hybrid": "search",
     "--no-measure": "export",
     "--onnx": "export",

@@ -253,7 +253,7 @@ def test_the_base_model_must_be_there_and_is_not_downloaded(run, static_model, t
         record["model"]["source"] = name
         (moved / "run.json").write_text(json.dumps(record))
         copy = Run.open(moved)
-        message = rf"{reason}.*; it is the base model of .*; pass the model with --model"
+        message = rf"{reason}.*; it is the base model of .*; pass the model with --base"
         with pytest.raises(opera.ModelError, match=message):
             Searches(copy, run_texts(copy))
     assert Searches(copy, run_texts(copy), static_model).find("t1w1", 0)["base"]

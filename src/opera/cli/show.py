@@ -48,9 +48,9 @@ def show(
             "--port", help="port of --serve; default: 8000, or a free one", min=1024, max=65535
         ),
     ] = None,
-    model: Annotated[
+    base: Annotated[
         str | None,
-        source_option("--model", f"{MODELS}: the base model of --serve; auto: the run's"),
+        source_option("--base", f"{MODELS}: the base model of --serve; auto: the run's"),
     ] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -64,11 +64,11 @@ def show(
         SettingError,
         (serve and out is not None, "--serve --out: the server writes no file; pass only one"),
         (port is not None and not serve, "--port: is the port of --serve; pass both"),
-        (model is not None and not serve, "--model: is the base model of --serve; pass both"),
+        (base is not None and not serve, "--base: is the base model of --serve; pass both"),
     )
     sources = data[0] if data and len(data) == 1 else data or None
     if serve:
-        _serve(run, sources, model, port, as_json)
+        _serve(run, sources, base, port, as_json)
         return
 
     from opera.run.show import show as write_page
@@ -82,7 +82,7 @@ def show(
 
 
 def _serve(
-    folder: Path, data: list[str] | str | None, model: str | None, port: int | None, as_json: bool
+    folder: Path, data: list[str] | str | None, base: str | None, port: int | None, as_json: bool
 ) -> None:
     """Serve the page of a run until Ctrl-C."""
     from opera.run.serve import PageServer, Searches
@@ -90,7 +90,7 @@ def _serve(
     from opera.run_folder.folder import Run
 
     run = Run.open(folder)
-    searches = Searches(run, run_texts(run, data), model)
+    searches = Searches(run, run_texts(run, data), base)
     with PageServer(run, searches, port) as server:
         try:
             print_result(

@@ -41,16 +41,16 @@ class Searches:
     Args:
         run: the run.
         texts: its data sets.
-        model: the base model; ``None`` for the model that the run's record names.
+        base: the base model; ``None`` for the model that the run's record names.
 
     Raises:
         ModelError: if the base model is gone, or the run has no model that reads texts.
     """
 
-    def __init__(self, run: Run, texts: Mixture, model: Model | None = None) -> None:
+    def __init__(self, run: Run, texts: Mixture, base: Model | None = None) -> None:
         self.texts = texts
         # the final model first: a run on vectors from files has no base model that reads texts
-        self._final, self._base = open_encoder(run.path), open_base(run, model)
+        self._final, self._base = open_encoder(run.path), open_base(run, base)
         corpus_text = run.settings["corpus_text"]
         self._documents = {
             encoder: [encoder.encode_corpus(part, corpus_text) for part in texts.data_sets]
@@ -92,20 +92,20 @@ class Searches:
         }
 
 
-def open_base(run: Run, model: Model | None) -> Encoder:
+def open_base(run: Run, base: Model | None) -> Encoder:
     """Load the base model of a run, as the run measured it; nothing is downloaded for a name in a
     run's record.
     """
-    name = run.record.model.source if model is None else model
+    name = run.record.model.source if base is None else base
     try:
         located = locate_model(name)
-        if model is None and isinstance(located, str):
+        if base is None and isinstance(located, str):
             name = download_model(located, "sentence-transformers", cached=True)
     except (ModelError, OSError, ValueError) as error:
         # huggingface_hub would advise to check the network
         problem = error if isinstance(error, ModelError) else f"{name}: has not been downloaded"
         raise ModelError(
-            f"{problem}; it is the base model of {run.path}; pass the model with --model"
+            f"{problem}; it is the base model of {run.path}; pass the model with --base"
         ) from None
     encoder = open_encoder(name)
     for role in ROLES:
