@@ -114,7 +114,7 @@ def page_values(run: Run, texts: Mixture) -> dict[str, Any]:
         queries = ShownQueries(table.take(order), texts)
     values = {
         "title": f"Searches before and after training: {texts.joined.name} in {run.path.name}",
-        "verdict": run.headlines[0],
+        "headlines": run.headlines[:2],
         "sets": [] if texts.is_single else [data_set.name for data_set in texts.data_sets],
         "gained": int((change > 0).sum()),
         "lost": int((change < 0).sum()),
