@@ -87,6 +87,7 @@ def test_commands_that_write_a_file_print_its_name_as_json(run_opera, trained, b
     (tmp_path / "notes.md").write_text(f"# How to bake bread\n\n{body}\n")
     weak = printed("pairs", "notes.md", "--out", "weak.csv")
     assert (weak["pairs"], weak["origins"]) == (1, {"title": 1})
+    assert printed("show", trained.path, "--out", "searches.html").keys() == {"file"}
     assert "opera train " in str(printed("review", trained.path, "--out", "page.html")["command"])
 
 
