@@ -4,8 +4,8 @@ from bad_inputs.table import Bad, Make, edit, link, pipe, remove, table, write
 
 EVALUATE = "evaluate data --model model"
 PASS = (
-    "pass a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a table of pairs (.csv, .tsv, .jsonl, .parquet, .arrow, .xlsx, "
-    "or a folder of these), a file or a folder of FlagEmbedding, Tevatron or DPR, example:faq, python:PACKAGE, "
+    "pass a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a table of pairs (.csv, .tsv, .jsonl, .parquet, .arrow, "
+    ".xlsx, or a folder of these), a file or a folder of FlagEmbedding, Tevatron or DPR, example:faq, python:PACKAGE, "
     "irds:ID, hf:OWNER/NAME, paper:NAME or --pairs FILE"
 )
 CORPUS, QRELS, TEST = "data/corpus.jsonl:3: ", "data/qrels/test.tsv:2: ", "data/qrels/test.tsv"
