@@ -25,6 +25,7 @@ import numpy as np
 
 import opera
 from negative_kinds import DEFAULT, KINDS, OLD_DEFAULT, settings_of_kind
+from opera.config.automatic import ModelKind
 from opera.core.figures import EQUAL, signed
 from opera.guard import choice, rule
 from opera.guard.choice import Guard, Weights, mixed_weights
@@ -50,8 +51,7 @@ from study import (
 KEY = ("model", "setting", "kind", "seed")
 SETTINGS = [f"{name}{change}" for change in ("+new", "", "+new+n200", "+n60") for name in SETS]
 MODELS: dict[str, str | Path] = {"static": STATIC_MODEL, "adapter": STATIC_MODEL, "minilm": "minilm", "lora": "minilm"}
-STATIC = ("static", "adapter")
-"""The models whose mixing weights follow the rule for static models."""
+KIND_OF_MODEL: dict[str, ModelKind] = {"static": "static", "adapter": "adapter", "minilm": "small", "lora": "small"}
 SHORT = {"max_steps": 200, "max_query_length": 64, "max_passage_length": 64, "refit": False}
 MODEL_SETTINGS: dict[str, dict[str, Any]] = {
     "static": {},
@@ -145,7 +145,7 @@ def replayed(row: Mapping[str, Any]) -> float:
     weights = mixing_weights(row)
     dev = [row[f"dev {weight}"] / 100 for weight in weights]
     variances = [row[f"variance {low}-{high}"] for low, high in pairwise(weights)]
-    anchors = rule.anchors_of(row["model"] in STATIC)
+    anchors = rule.anchors_of(KIND_OF_MODEL[row["model"]])
     gains = rule.expected_gains_of_steps(weights, np.diff(dev).tolist(), variances, row["seen"], anchors)
     helpful = [weight == 0 or mean - dev[0] > EQUAL for weight, mean in zip(weights, dev, strict=True)]
     return weights[int(np.argmax(np.where(helpful, gains, -np.inf)))]

@@ -81,3 +81,11 @@ def test_a_global_batch_is_divided_or_refused(global_batch, accumulation, proces
     else:
         with pytest.raises(SettingError, match=f"global_batch_size={global_batch}: does not divide evenly"):
             resolve(settings, situation)
+
+
+@pytest.mark.parametrize(("known", "rate"), [(0.0, 3e-3), (0.2, 3e-3), (0.25, 1e-2), (1.0, 1e-2)])
+def test_a_static_model_learns_slower_for_new_documents(known, rate):
+    for kind, expected in (("static", rate), ("adapter", 3e-3), ("small", 1e-4)):
+        situation = Situation(500, kind, "cpu", known_documents=known)
+        assert resolve(TrainSettings(), situation).learning_rate == expected
+    assert resolve(TrainSettings.parse({"learning_rate": 0.02}), Situation(5, "static", "cpu")).learning_rate == 0.02

@@ -5,9 +5,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from opera.config.automatic import ModelKind
 from opera.guard.rule import (
     COARSE,
     FINE,
+    ADAPTER_ANCHOR,
     STATIC_ANCHOR,
     QueryKind,
     anchor,
@@ -33,16 +35,16 @@ def one_kind(per_query: dict[float, np.ndarray], seen: float) -> list[QueryKind]
     return [QueryKind(np.ones(len(per_query[0.0]), dtype=bool), seen)]
 
 
-def choose(per_query: dict[float, np.ndarray], seen: float, static: bool = True) -> float:
-    return choose_weight(per_query, one_kind(per_query, seen), anchors_of(static))
+def choose(per_query: dict[float, np.ndarray], seen: float, kind: ModelKind = "static") -> float:
+    return choose_weight(per_query, one_kind(per_query, seen), anchors_of(kind))
 
 
-@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("kind", ["static", "adapter", "small"])
 @pytest.mark.parametrize("seen", [0.0, 0.2, 1.0])
-def test_a_clear_peak_is_found_from_every_anchor(seen, static):
+def test_a_clear_peak_is_found_from_every_anchor(seen, kind):
     for peak in COARSE:
         means = [-0.8 * abs(weight - peak) for weight in COARSE]
-        assert choose(curve(COARSE, means), seen, static) == peak
+        assert choose(curve(COARSE, means), seen, kind) == peak
 
 
 def test_expected_gains_are_those_of_the_formula_in_the_docstring():
@@ -57,24 +59,24 @@ def test_expected_gains_are_those_of_the_formula_in_the_docstring():
     np.testing.assert_allclose(found, np.cumsum(gains))
 
 
-@pytest.mark.parametrize("static", [True, False])
-def test_with_little_difference_it_takes_the_anchor(static):
+@pytest.mark.parametrize("kind", ["static", "adapter", "small"])
+def test_with_little_difference_it_takes_the_anchor(kind):
     flat = {weight: np.full(50, 0.5 + 1e-6 * (weight > 0)) for weight in FINE}
-    chosen = [choose(flat, seen, static) for seen in (0.0, 0.1, 0.3, 0.5, 1.0)]
+    chosen = [choose(flat, seen, kind) for seen in (0.0, 0.1, 0.3, 0.5, 1.0)]
     assert chosen == sorted(chosen)
     assert chosen[-1] == 1.0
     for weight, seen in zip(chosen, (0.0, 0.1, 0.3, 0.5, 1.0), strict=True):
-        assert abs(weight - anchor(seen, anchors_of(static))) <= 1 / 16
+        assert abs(weight - anchor(seen, anchors_of(kind))) <= 1 / 16
 
 
-@pytest.mark.parametrize("static", [True, False])
+@pytest.mark.parametrize("kind", ["static", "adapter", "small"])
 @pytest.mark.parametrize("seen", [0.0, 1.0])
 @pytest.mark.parametrize("n", [1, 100])
-def test_on_a_tie_the_base_model_is_kept(n, seen, static):
-    assert choose({weight: np.ones(n) for weight in FINE}, seen, static) == 0.0
+def test_on_a_tie_the_base_model_is_kept(n, seen, kind):
+    assert choose({weight: np.ones(n) for weight in FINE}, seen, kind) == 0.0
     before = np.linspace(0.2, 0.8, n)
     swapped = {weight: before if weight == 0 else before[::-1] for weight in FINE}  # some gain what others lose
-    assert choose(swapped, seen, static) == 0.0
+    assert choose(swapped, seen, kind) == 0.0
 
 
 def two_kinds(known: list[float], new: list[float]) -> tuple[dict[float, np.ndarray], list[QueryKind]]:
@@ -96,7 +98,7 @@ def test_of_two_kinds_neither_is_harmed():
     none = QueryKind(np.zeros(400, dtype=bool), 0.0)
     assert choose_weight(per_query, [known]) == 1.0
     # without new documents on dev, the rule expects as much loss above the anchor as gain below it
-    assert choose_weight(per_query, [known, none]) == 2 * STATIC_ANCHOR[0]
+    assert choose_weight(per_query, [known, none], ADAPTER_ANCHOR) == 2 * ADAPTER_ANCHOR[0]
     flat = {weight: np.full(40, 0.5 + 1e-6 * (weight > 0)) for weight in FINE}
     new, missing = QueryKind(np.ones(40, dtype=bool), 0.0), QueryKind(np.zeros(40, dtype=bool), 1.0)
     assert choose_weight(flat, [missing, new]) == choose_weight(flat, [new]) == STATIC_ANCHOR[0]

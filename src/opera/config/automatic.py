@@ -49,6 +49,7 @@ class Situation:
         device: ``cuda``, ``mps`` or ``cpu``.
         processes: the number of processes that train together.
         lora: whether LoRA's matrices train instead of the weights.
+        known_documents: the fraction of expected documents that are in train, as on dev.
     """
 
     queries: int
@@ -56,6 +57,7 @@ class Situation:
     device: str
     processes: int = 1
     lora: bool = False
+    known_documents: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,9 @@ class Defaults:
     most_steps: dict[str, int]
 
 
+NEW_DOCUMENTS_RATE, MOSTLY_NEW = 3e-3, 0.25
+"""The learning rate of a static model if fewer of the expected documents are known. A higher rate
+moves the tokens of training documents away from all others (docs/training.md)."""
 LORA_RATE = 10
 """LoRA's matrices train with the learning rate of the weights, times this."""
 
@@ -124,6 +129,8 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
 
 def automatic_rate(situation: Situation) -> float:
     """Return the automatic learning rate."""
+    if situation.model == "static" and situation.known_documents < MOSTLY_NEW:
+        return NEW_DOCUMENTS_RATE
     return DEFAULTS[situation.model].learning_rate * (LORA_RATE if situation.lora else 1)
 
 

@@ -267,7 +267,7 @@ def decide(
         n_documents: how many documents the dev queries rank; ``None`` for all.
     """
     settings, kinds_by_name = prepared.settings, _query_kinds(prepared)
-    kinds, anchors = list(kinds_by_name.values()), anchors_of(prepared.is_static)
+    kinds, anchors = list(kinds_by_name.values()), anchors_of(prepared.situation.model)
     mixing_weight = choose_weight(per_query, kinds, anchors)
     unbiased = cross_fitted(per_query, kinds, anchors, settings.seed)
     final = unbiased if mixing_weight > 0 else per_query[0.0]

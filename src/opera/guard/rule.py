@@ -41,6 +41,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config.automatic import ModelKind
 from opera.core.figures import DIFFERENCE, EQUAL, LEAST_QUERIES, mean_interval
 from opera.core.rng import generator
 from opera.data import Mixture
@@ -54,9 +55,13 @@ FINE = tuple(n / 8 for n in range(9))
 
 SEEN = (0.0, 0.25, 0.5, 1.0)
 """Values of s with an anchor; linear in between."""
-STATIC_ANCHOR = (0.375, 0.6, 1.0, 1.0)
+STATIC_ANCHOR = (0.625, 0.6, 1.0, 1.0)
 """a(s) of a static model. Tokens that do not occur in training keep their embeddings, so new
-documents fall behind. Adapters use it too (study: docs/did-it-help.md)."""
+documents fall behind. For s near 0, the learning rate is lower
+(:data:`opera.config.automatic.NEW_DOCUMENTS_RATE`), so the fine-tuned model is closer to the base
+model, and λ can be larger (study: docs/did-it-help.md)."""
+ADAPTER_ANCHOR = (0.375, 0.6, 1.0, 1.0)
+"""a(s) of an adapter."""
 TRANSFORMER_ANCHOR = (0.875, 0.9375, 1.0, 1.0)
 """a(s) of a transformer, which generalises better to new documents. For s = 0 it
 is between 0.75 and 1, so that dev alone decides between them (study: docs/did-it-help.md)."""
@@ -92,9 +97,9 @@ class QueryKind:
     seen: float
 
 
-def anchors_of(static: bool) -> Anchors:
-    """Return the anchors of λ for a static model or an adapter, or for a transformer."""
-    return STATIC_ANCHOR if static else TRANSFORMER_ANCHOR
+def anchors_of(kind: ModelKind) -> Anchors:
+    """Return the anchors of λ for a kind of model."""
+    return {"static": STATIC_ANCHOR, "adapter": ADAPTER_ANCHOR}.get(kind, TRANSFORMER_ANCHOR)
 
 
 def choose_weight(

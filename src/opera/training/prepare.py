@@ -177,6 +177,7 @@ def load_and_check(
         device=model.encoder.device,
         processes=processes,
         lora=settings.lora is not None,
+        known_documents=run_data.known_on_dev,
     )
     smaller = tuple(size for size in sizes if size < dimension) or None  # the full size is implied
     resolved = resolve(settings, situation).model_copy(update={"matryoshka": smaller})

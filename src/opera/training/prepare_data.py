@@ -27,6 +27,7 @@ from opera.data.splits import (
     assumed_documents,
     draw_missing_splits,
     known_documents,
+    known_fraction,
     queries_per_document,
 )
 from opera.retrieval.measures import parse_measures
@@ -60,6 +61,13 @@ class RunData:
     def dev_drawn(self) -> bool:
         """Whether the dev queries come from train."""
         return self.before_dev is not self.with_splits
+
+    @property
+    def known_on_dev(self) -> float:
+        """The fraction of dev's relevant documents that are in train; 1 without a dev split."""
+        if self.expected_documents is None:
+            return 1.0
+        return known_fraction(self.with_splits.joined, "dev")
 
     @property
     def with_dev_restored(self) -> Mixture:
