@@ -7,9 +7,9 @@ import pytest
 
 from opera.config.automatic import ModelKind
 from opera.guard.rule import (
+    ADAPTER_ANCHOR,
     COARSE,
     FINE,
-    ADAPTER_ANCHOR,
     STATIC_ANCHOR,
     QueryKind,
     anchor,
