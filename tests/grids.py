@@ -113,6 +113,7 @@ def planned(out: Path, **changes: Any) -> list[PlannedRun]:
     """Plan a small grid."""
     parts = {
         "data": ["data/x"],
+        "models": ["model"],
         "also": (),
         "methods": ["ft", "dp"],
         "seeds": [0, 1],
@@ -137,7 +138,7 @@ def finish_planned(cell: PlannedRun, model: Path | None = None, ndcg: float = 0.
         data=cell.data,
         measures={when: dict.fromkeys(MEASURES, ndcg) for when in ("base", "final")},
         per_query={"query_id": list("abcde"), **{f"final {name}": values for name in MEASURES}},
-        model=str(model or "model"),
+        model=str(model or cell.model),
         identity=identity,
     )
 

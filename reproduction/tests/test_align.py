@@ -123,7 +123,7 @@ def test_each_row_of_a_table_by_iterations_has_its_own_small_run(tmp_path):
         cell
         for call in plan.calls
         for cell in plan_grid(
-            [call.source], plan.out / call.name, call.settings, call.methods, plan.seeds, [call.steps]
+            [call.source], ["model"], plan.out / call.name, call.settings, call.methods, plan.seeds, [call.steps]
         )
     ]
     for number, cell in enumerate(cells):

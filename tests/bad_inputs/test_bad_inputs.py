@@ -35,7 +35,7 @@ def made(tmp_path_factory, static_model) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
         opera.adapt("data", model="model", out="run", max_steps=4, **SETTINGS)
-        for cell in prepare_grid(["data"], Path("grid"), "model", SETTINGS, "ft,rp:k=0.5", [0], [4]).runs:
+        for cell in prepare_grid(["data"], Path("grid"), ["model"], SETTINGS, "ft,rp:k=0.5", [0], [4]).runs:
             opera.adapt("data", model="model", out=cell.folder, **cell.values)
             drop_checkpoints(cell.folder)
     table.MADE = home

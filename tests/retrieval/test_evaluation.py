@@ -52,7 +52,7 @@ def test_every_measurement_says_once_that_documents_are_copies(make_beir, static
         f"note: {folder.name}: copies among the documents: 1, such as 'copy' with the text of 'd0'; training, "
         "negatives and splits treat copies as one, but measures do not: ids decide which copy ranks first"
     )
-    prepare_grid([str(folder)], tmp_path / "grid", str(static_model), {}, "ft,rp:k=0.5", [0, 1], [4])
+    prepare_grid([str(folder)], tmp_path / "grid", [str(static_model)], {}, "ft,rp:k=0.5", [0, 1], [4])
     assert notes() == [note]
     run = opera.adapt(folder, model=static_model, out=tmp_path / "run", method="ft", **SMALL)
     assert len(notes()) == 1

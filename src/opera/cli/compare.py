@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opera.cli.options import (
+    MODELS,
     AlsoOption,
     Bm25Option,
     ConfigOption,
     EncodingOption,
     JsonOption,
-    ModelOption,
     OverwriteOption,
     Screen,
     SetOption,
@@ -28,9 +28,10 @@ from opera.cli.options import (
     parser_of,
     path_option,
     show,
+    source_option,
     with_options,
 )
-from opera.cli.train import print_labels, print_next
+from opera.cli.train import NO_GAIN, print_labels, print_next
 from opera.config.training import FLAGS
 from opera.core.arguments import user_path
 from opera.core.figures import few_queries
@@ -57,7 +58,9 @@ def compare(
         ),
     ] = None,
     also: AlsoOption = None,
-    model: ModelOption,
+    model: Annotated[
+        list[str], source_option("--model", f"{MODELS}; repeatable, to compare base models")
+    ],
     out: Annotated[Path, path_option("--out", "grid folder to write")],
     methods: Annotated[
         str | None,
@@ -85,6 +88,13 @@ def compare(
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
+    fail_if_worse: Annotated[
+        bool,
+        typer.Option(
+            "--fail-if-worse",
+            help="exit with status 3 if a method is measurably worse than its base model on test",
+        ),
+    ] = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="print the runs and estimate their time, then exit")
     ] = False,
@@ -92,8 +102,8 @@ def compare(
     as_json: JsonOption = False,
     **settings: Any,
 ) -> None:
-    """Train every combination of method, seed and number of steps on one or more data sets, and
-    compare the methods.
+    """Train every combination of base model, method, seed and number of steps on one or more data
+    sets, and compare the models and methods.
 
     Finished runs are not repeated. The settings of opera train apply to all runs.
     """
@@ -126,6 +136,8 @@ def compare(
         show(as_json, comparison.as_dict, partial(print_results, comparison=comparison, out=out))
     if grid.failed:
         raise typer.Exit(1)
+    if fail_if_worse and comparison.worse:
+        raise typer.Exit(NO_GAIN)
 
 
 def _show_plan(grid: Grid, as_json: bool) -> None:
@@ -139,6 +151,7 @@ def _show_plan(grid: Grid, as_json: bool) -> None:
 
 def _train(grid: Grid) -> None:
     """Train the runs of a grid that are not finished, and say which runs are done."""
+    from opera.experiments.encoding_time import measure_models
     from opera.experiments.grid import train_grid
 
     runs = counted(len(grid.runs), "run")
@@ -147,6 +160,7 @@ def _train(grid: Grid) -> None:
     advice = "the same command continues where it stopped"
     with interruptible(lambda: f"{len(grid.done)} of {runs} done; {advice}"):
         train_grid(grid)
+        measure_models(grid)
     if grid.failed:
         say(
             f"{counted(len(grid.failed), 'run')} failed, see above; the same command tries again",
@@ -211,18 +225,21 @@ def print_plan(screen: Screen, grid: Grid, seconds: float) -> None:
     for run in grid.runs:
         steps = "auto" if run.steps is None else f"{run.steps:,}"
         state = "done" if run.folder in grid.done else "to train"
-        rows.append((run.data_name, run.label, steps, str(run.seed), state))
-    screen.table(("data", "method", "steps", "seed", "state"), rows, words=2)
+        rows.append((*run.names, run.label, steps, str(run.seed), state))
+    names = ("data", "model")[: len(grid.runs[0].names)]
+    screen.table((*names, "method", "steps", "seed", "state"), rows, words=len(names) + 1)
     time_left = f"; the rest takes about {duration(seconds)}" if grid.waiting else ""
     screen.lines(f"{len(grid.done)} of {counted(len(grid.runs), 'run')} done{time_left}")
 
 
 def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
-    """Print tables by data set and number of steps, convergence, ranks and the verdict."""
+    """Print tables by data set, base model and number of steps, convergence, ranks, and the
+    verdict on base models and methods.
+    """
     from opera.experiments.groups import format_settings
-    from opera.experiments.report import ranks_table, tables_of
+    from opera.experiments.report import base_models_table, ranks_table, tables_of
     from opera.experiments.results import BASE
-    from opera.experiments.verdict import conclusion, convergence_lines, recommended, title
+    from opera.experiments.verdict import conclusion, convergence_lines, title
 
     if comparison.shared:
         screen.lines(f"all runs: {format_settings(comparison.shared)}", style="dim")
@@ -234,15 +251,21 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     screen.lines(*convergence_lines(comparison))
     if (ranks := ranks_table(comparison)) is not None:
         screen.report_table(ranks)
+    for models in comparison.base_models:
+        screen.report_table(base_models_table(models))
+        screen.heading(f"\n{models.name}: {models.conclusion}.")
+    model_to_use = {models.data: models.recommended.model for models in comparison.base_models}
     for results in comparison.final_tables():
         screen.heading(f"\n{title(results)}\n{conclusion(results, comparison.baseline)}.")
         screen.lines(*results.warnings)
-        method = recommended(results, comparison.baseline)
+        method = results.recommended(comparison.baseline)
         run = comparison.group(results, method).runs[0]
         screen.lines(f"Model: {run.model_path}" if method != BASE else None)
         print_labels(screen, run)
+        if model_to_use.get(results.data, results.model) == results.model:
+            run_to_use = run
     screen.lines(*(f"left out: {run}" for run in comparison.left_out))
-    print_next(screen, run, out)
+    print_next(screen, run_to_use, out)
 
 
 def review(

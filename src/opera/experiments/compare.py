@@ -21,6 +21,7 @@ from opera.data.loading import (
     named_source,
 )
 from opera.data.names import DataName, TableSource
+from opera.experiments.encoding_time import measure_models
 from opera.experiments.grid import Grid, train_grid
 from opera.experiments.groups import find_runs, group_runs
 from opera.experiments.plan import PlannedRun, canonical_label, plan_grid
@@ -38,7 +39,7 @@ def compare(
     data: str | Path | Sequence[str | Path],
     *,
     also: Sequence[str | Path] = (),
-    model: str | Path,
+    model: str | Path | Sequence[str | Path],
     out: str | Path,
     methods: str | Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
@@ -50,7 +51,7 @@ def compare(
     skip_bad_rows: bool = False,
     **settings: Any,
 ) -> Comparison:
-    """Train methods x seeds x steps on one or more data sets, and compare them.
+    """Train base models x methods x seeds x steps on one or more data sets, and compare them.
 
     Every run has an ordinary run folder. Finished runs are not repeated, so the same call
     continues an interrupted grid.
@@ -59,7 +60,7 @@ def compare(
         data: one or more data sets, by path or name as :func:`opera.adapt` takes them. The methods
             are compared on one after the other.
         also: further data sets, which every run trains on together with its data set.
-        model: the base model of all runs.
+        model: the base model, or several. ``base_models`` of the result then says which one to use.
         out: the grid's folder.
         methods: methods, as a list or separated by commas, with their settings after colons:
             ``"sp:k=0.5"``. Default: the setting ``method``, else ``ft`` and ``denoise``.
@@ -76,7 +77,8 @@ def compare(
 
     Returns:
         The comparison of all finished runs in ``out``: ``tables`` with the measures and tests of
-        each method, and ``ranks``. ``as_dict()`` converts it for JSON.
+        each method, ``base_models``, ``ranks``, and ``worse``, whether training made a model
+        worse. ``as_dict()`` converts it for JSON.
 
     Raises:
         InputError: for invalid input, before anything is written.
@@ -95,8 +97,9 @@ def compare(
     """
     sets = data if isinstance(data, list | tuple) else [data]
     more = additional_sources(also, encoding, skip_bad_rows)
+    models: Sequence[Any] = model if isinstance(model, list | tuple) else [model]
     on_disk = all(isinstance(source, str | os.PathLike | TableSource) for source in (*sets, *more))
-    if is_loaded(model) or not on_disk:
+    if any(map(is_loaded, models)) or not on_disk:
         raise SettingError(
             "the runs of a grid are processes that read data and model from disk; write a table, "
             "such as frame.to_parquet('pairs.parquet'), or save the model with save_pretrained, "
@@ -108,20 +111,21 @@ def compare(
         cast("DataName", named_source(source, columns=columns, **reading, strict=strict))
         for source in sets
     ]
-    folder, path = user_path(out, "--out"), str(expand_user(model, "--model"))
+    folder, paths = user_path(out, "--out"), [expand_user(path, "--model") for path in models]
     grid = prepare_grid(
-        sources, folder, path, settings, methods, seeds, steps, baseline, jobs, more, **reading
+        sources, folder, paths, settings, methods, seeds, steps, baseline, jobs, more, **reading
     )
     train_grid(grid)
     if grid.failed:
         raise TrainingError(*(f"{run}: {reason}" for run, reason in grid.failed.items()))
+    measure_models(grid)
     return analyse_grid(grid)
 
 
 def prepare_grid(
     data: Sequence[DataName],
     out: Path,
-    model: str,
+    models: Sequence[str],
     values: Mapping[str, Any],
     methods: str | Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
@@ -141,17 +145,12 @@ def prepare_grid(
     if "metric_for_best_model" in values:
         parse_measures([str(values["metric_for_best_model"])])
     reading = {"encoding": encoding, "skip_bad_rows": skip_bad_rows} if reads_lists(values) else {}
-    runs = plan_grid(data, out, values, methods, seeds, steps, reading, also)
+    runs = plan_grid(data, models, out, values, methods, seeds, steps, reading, also)
     if baseline is not None:
         baseline = _checked_baseline(text(baseline, "baseline"), runs)
-    if values.get("query_vectors") is None:  # otherwise --model is only a name for the vectors
-        folder = locate_model(model)
-        if isinstance(folder, Path):  # the runs warn only in their logs
-            prompts = (values.get(f"{role}_prompt") for role in ROLES)
-            saved = json_values(folder / "config_sentence_transformers.json").get("prompts")
-            warn_of_missing_prompts(saved or {}, model, *prompts)
+    _check_models(models, values)
     _check_out(out, runs)
-    grid = Grid(out, model, runs, jobs, baseline)
+    grid = Grid(out, runs, jobs, baseline)
     fingerprints: dict[str, str] = {}
     for source in data:
         loaded = load_all([source, *also], encoding, skip_bad_rows)
@@ -159,11 +158,30 @@ def prepare_grid(
         for data_set in loaded.data_sets:
             log_copies(data_set)
         for planned in (planned for planned in runs if planned.data == source):
-            if (planned.seed, planned.steps) == (runs[0].seed, runs[0].steps):
+            if _axes_of(planned) == _axes_of(runs[0]):
                 prepare_data(loaded, make_recipe(planned.values))
             if (run := run_in(planned.folder)) is not None:
-                _check_same(planned, run.record.identity, model, loaded, fingerprints)
+                _check_same(planned, run.record.identity, loaded, fingerprints)
     return grid
+
+
+def _axes_of(planned: PlannedRun) -> tuple[Any, ...]:
+    """The axes of a run that do not decide whether its data fit its method."""
+    return planned.model, planned.seed, planned.steps
+
+
+def _check_models(models: Sequence[str], values: Mapping[str, Any]) -> None:
+    """Refuse models that do not exist, and warn of missing prompts: the runs warn in their logs."""
+    if values.get("query_vectors") is not None:  # then --model is only a name for the vectors
+        if len(models) > 1:
+            raise SettingError("--model: names the vectors of --query-vectors; pass it once")
+        return
+    for model in models:
+        folder = locate_model(model)
+        if isinstance(folder, Path):
+            prompts = (values.get(f"{role}_prompt") for role in ROLES)
+            saved = json_values(folder / "config_sentence_transformers.json").get("prompts")
+            warn_of_missing_prompts(saved or {}, model, *prompts)
 
 
 def _checked_baseline(baseline: str, runs: Sequence[PlannedRun]) -> str:
@@ -190,18 +208,18 @@ def _check_out(out: Path, runs: Sequence[PlannedRun]) -> None:
 def _check_same(
     planned: PlannedRun,
     recorded: Mapping[str, Any],
-    model: str,
     data: Mixture,
     fingerprints: dict[str, str],
 ) -> None:
     """Refuse a run of an earlier call with another model, other settings, data or decisions.
 
-    ``fingerprints`` has those of the model by its settings, so that OPERA loads the model once.
+    ``fingerprints`` has those of the models by their settings, so that OPERA loads a model once.
     """
+    model = planned.model
     recipe = make_recipe(planned.values)
     settings, with_splits = recipe.train, prepare_data(data, recipe).with_splits
     names = (*EncodingSettings.model_fields, "query_vectors", "document_vectors")
-    key = repr([data.joined.fingerprint, *(getattr(settings, name) for name in names)])
+    key = repr([model, data.joined.fingerprint, *(getattr(settings, name) for name in names)])
     if key not in fingerprints:
         from opera.training.prepare import load_and_check  # imports torch
 
@@ -213,19 +231,19 @@ def _check_same(
 def estimate_seconds(grid: Grid) -> float:
     """Estimate the seconds of the runs that are not finished.
 
-    One run of each data set and number of steps is timed as by :func:`opera.run.adapt.foresee`.
+    One run of each data set, base model and number of steps is timed as by
+    :func:`opera.run.adapt.foresee`.
     Runs at once count one after the other, because they share the cores.
 
     Raises:
         InputError: as :func:`opera.adapt`.
         TrainingError: if the timed steps fail.
     """
-    alike: dict[tuple[DataName, int | None], list[PlannedRun]] = {}
+    alike: dict[tuple[DataName, str, int | None], list[PlannedRun]] = {}
     for run in grid.waiting:
-        alike.setdefault((run.data, run.steps), []).append(run)
+        alike.setdefault((run.data, run.model, run.steps), []).append(run)
     return sum(
-        len(runs) * foresee(**runs[0].call(grid.model), overwrite=True).seconds
-        for runs in alike.values()
+        len(runs) * foresee(**runs[0].call(), overwrite=True).seconds for runs in alike.values()
     )
 
 

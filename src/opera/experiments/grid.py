@@ -51,7 +51,6 @@ class Grid:
 
     Attributes:
         out: the folder of the grid.
-        model: the base model of all runs.
         runs: the runs in the order in which they are trained.
         jobs: number of runs at once.
         baseline: label of the method that all other methods are tested against; ``None`` lets the
@@ -61,7 +60,6 @@ class Grid:
     """
 
     out: Path
-    model: str
     runs: Sequence[PlannedRun]
     jobs: int = 1
     baseline: str | None = None
@@ -77,6 +75,7 @@ class Grid:
         plan = [
             {
                 "data": str(planned.data),
+                "model": planned.model,
                 "method": planned.label,
                 "steps": planned.steps,
                 "seed": planned.seed,
@@ -233,7 +232,7 @@ def _train_runs(
 ) -> None:
     started = time.monotonic()
     futures = {
-        pool.submit(processes.run, planned.call(grid.model), planned.log): number
+        pool.submit(processes.run, planned.call(), planned.log): number
         for number, planned in enumerate(runs)
     }
     try:

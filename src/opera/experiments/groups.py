@@ -37,10 +37,12 @@ class MeanStd:
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one method on one data set with one number of steps, by ascending seed.
+    """The runs of one method on one data set with one base model and one number of steps, by
+    ascending seed.
 
     Attributes:
         data: the data set, as the user named it.
+        model: the short name of the base model, unique among the compared runs.
         method: label of the method with its distinctive settings: ``sp`` or ``sp:k=0.5``.
         steps: optimizer steps; if they were automatic, those of the first seed.
         requested_steps: the steps that the user set; ``None`` if they were automatic.
@@ -48,10 +50,16 @@ class Group:
     """
 
     data: DataName
+    model: str
     method: str
     steps: int
     requested_steps: int | None
     runs: tuple[Run, ...]
+
+    @property
+    def block(self) -> tuple[DataName, str]:
+        """The data set and the base model: methods are compared within a block."""
+        return self.data, self.model
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -121,31 +129,33 @@ def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
-    """Group runs by data set, label and steps, sorted by data set, steps and label.
+    """Group runs by data set, base model, label and steps, and sort them in this order, the steps
+    before the label.
 
     RunFolderError is raised if a group has two runs with the same seed.
     """
     settings, names = settings_of(runs), list(METHODS)
     differing = differing_settings(runs, settings)
-    by_key: dict[tuple[DataName, str, int | None], list[Run]] = {}
+    by_key: dict[tuple[DataName, str, str, int | None], list[Run]] = {}
     for run, values in sorted(
         zip(runs, settings, strict=True), key=lambda pair: pair[0].record.seed
     ):
         label, steps = method_label(values, differing), values["max_steps"]
-        members = by_key.setdefault((run.record.data.source, label, steps), [])
+        key = run.record.data.source, values["model"], label, steps
+        members = by_key.setdefault(key, [])
         if members and members[-1].record.seed == run.record.seed:
             raise RunFolderError(
                 f"{run.path} and {members[-1].path} are the same run twice; remove one of them"
             )
         members.append(run)
     groups = [
-        Group(data, method, int(members[0].settings["max_steps"]), requested, tuple(members))
-        for (data, method, requested), members in by_key.items()
+        Group(data, model, label, int(members[0].settings["max_steps"]), requested, tuple(members))
+        for (data, model, label, requested), members in by_key.items()
     ]
 
-    def order(group: Group) -> tuple[str, int, int, str]:
-        name = group.method.split(":")[0]
-        return str(group.data), group.steps, [*names, name].index(name), group.method
+    def order(group: Group) -> tuple[str, str, int, int, str]:
+        name, block = group.method.split(":")[0], (str(group.data), group.model)
+        return *block, group.steps, [*names, name].index(name), group.method
 
     return sorted(groups, key=order)
 
@@ -161,16 +171,16 @@ FINGERPRINTS = {
 }
 """The settings that fingerprints in a run's identity stand for, and the other settings that decide
 the fingerprints."""
-GROUPING = {"seed", "max_steps", "method"}
+GROUPING = {"seed", "max_steps", "method", "model"}
 """Settings that define groups; labels do not show them."""
 
 
 def method_label(settings: Mapping[str, Any], differing: frozenset[str] = frozenset()) -> str:
     """Label a run by its method and its distinctive settings: ``sp:k=0.5``.
 
-    A label shows the settings of the method, and the other settings that differ between the runs,
-    including ``model``. It omits settings with their default values. If the method is not
-    registered, its settings appear only if they differ.
+    A label shows the settings of the method, and the other settings that differ between the runs.
+    It omits settings with their default values. If the method is not registered, its settings
+    appear only if they differ.
     """
     method = METHODS.get(settings["method"])
     method_fields = method.settings_class.model_fields if method else {}
@@ -211,16 +221,18 @@ def settings_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
 def differing_settings(
     runs: Sequence[Run], settings: Sequence[Mapping[str, Any]]
 ) -> frozenset[str]:
-    """Find the settings, including ``model``, that differ between runs on the same data set.
+    """Find the settings that differ between runs on the same data set with the same base model.
 
-    Settings that differ only between data sets do not distinguish runs, so labels omit them.
+    Settings that differ only between data sets or base models do not distinguish runs, so labels
+    omit them.
     """
-    values_by_setting: dict[tuple[DataName, str], set[str]] = {}
+    values_by_setting: dict[tuple[DataName, str, str], set[str]] = {}
     for run, values in zip(runs, settings, strict=True):
         for name, value in values.items():
-            values_by_setting.setdefault((run.record.data.source, name), set()).add(repr(value))
+            key = run.record.data.source, values["model"], name
+            values_by_setting.setdefault(key, set()).add(repr(value))
     return (
-        frozenset(name for (_, name), values in values_by_setting.items() if len(values) > 1)
+        frozenset(name for (*_, name), values in values_by_setting.items() if len(values) > 1)
         - GROUPING
     )
 

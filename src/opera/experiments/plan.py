@@ -1,8 +1,10 @@
-"""The runs of a grid of methods, seeds and steps on data sets: their settings and folders.
+"""The runs of a grid of base models, methods, seeds and steps on data sets: their settings and
+folders.
 
     GRID/
       DATA/METHOD/steps500/seed0/       a run; autosteps for an automatic number of steps
       DATA/METHOD/steps500/seed0.log    the log of the run
+      MODEL/DATA/METHOD/...             with several base models
 
 A run of a grid is an ordinary run folder, but OPERA deletes its checkpoints when it is finished.
 """
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from itertools import chain, count, product
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.training import TrainSettings
@@ -27,7 +29,9 @@ from opera.core.terminal import shortened
 from opera.data.names import DataName, TableSource, resolved_name, source_name
 from opera.experiments.groups import short_name
 from opera.methods import DEFAULT_METHOD, METHODS
+from opera.run_folder.folder import run_in
 
+Source = TypeVar("Source", bound=DataName)
 AXES: Mapping[str, tuple[Any, ...]] = {
     "method": ("ft", DEFAULT_METHOD),
     "seed": (0, 1, 2),
@@ -40,9 +44,12 @@ AXES: Mapping[str, tuple[Any, ...]] = {
 class PlannedRun:
     """A run of a grid; ``values`` are the user's settings with method, steps and seed, and
     ``reading`` are the further data sets and the options of lists of pairs, as arguments of
-    :func:`opera.adapt`."""
+    :func:`opera.adapt`. ``names`` are those of the data set and, of several, the base model, each
+    unique within the grid."""
 
     data: DataName
+    model: str
+    names: tuple[str, ...]
     label: str
     steps: int | None
     seed: int
@@ -55,21 +62,16 @@ class PlannedRun:
         """The log of the run."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
-    def call(self, model: str) -> dict[str, Any]:
+    def call(self) -> dict[str, Any]:
         """The arguments of :func:`opera.adapt`, as JSON for the process of the run."""
-        arguments = {"data": self.data, "model": model, "out": str(self.folder)}
+        arguments = {"data": self.data, "model": self.model, "out": str(self.folder)}
         return {**arguments, **self.reading, **self.values}
-
-    @property
-    def data_name(self) -> str:
-        """The data set's name, unique within the grid."""
-        return self.folder.parents[2].name
 
     @property
     def title(self) -> str:
         """The name of the run in messages."""
         steps = "" if self.steps is None else f"{self.steps} steps, "
-        return f"{self.data_name}, {self.label}, {steps}seed {self.seed}"
+        return f"{', '.join(self.names)}, {self.label}, {steps}seed {self.seed}"
 
 
 def canonical_label(label: str) -> str:
@@ -88,6 +90,7 @@ def parse_method(label: str) -> tuple[str, dict[str, Any]]:
 
 def plan_grid(
     data: Sequence[DataName],
+    models: Sequence[str],
     out: Path,
     values: Mapping[str, Any],
     methods: str | Sequence[str] | None = None,
@@ -100,28 +103,48 @@ def plan_grid(
 
     The ``method``, ``seed`` and ``max_steps`` of the values are defaults; the arguments override
     them. ``methods`` may be a text with commas. The seed changes last, so that an interrupted grid
-    has all runs of its first seeds.
+    has all runs of its first seeds. Runs of an earlier call stay where they are, even if it had
+    another number of models.
     """
     shared = with_full_names(values)
     axes = _axes(shared, methods, seeds, steps)
-    resolved_names = list(map(resolved_name, data))
-    first = [data[resolved_names.index(name)] for name in resolved_names]
-    for option, choices in {"DATA": first, **axes}.items():
+    sources = {"DATA": _first_names(data), "--model": _first_names(models)}
+    for option, choices in {**sources, **axes}.items():
         if not choices:
             raise SettingError(f"{option}: pass at least one value")
         if repeated := [value for index, value in enumerate(choices) if value in choices[:index]]:
             raise SettingError(f"{option}: {shortened(str(repeated[0]))} is given twice")
     labels, numbers, counts = axes.values()
-    names, arguments = _folder_names(data, also), {"also": [*also], **reading}
+    data_names = _numbered({source: (source, *also) for source in data})
+    model_names, arguments = _numbered({m: (m,) for m in models}), {"also": [*also], **reading}
     by_label = _settings_by_label(labels, counts[0], plain(shared))
     runs = []
-    for seed, source, n_steps, label in product(numbers, data, counts, labels):
+    for seed, source, model, n_steps, label in product(numbers, data, models, counts, labels):
         by_steps = "autosteps" if n_steps is None else f"steps{n_steps}"
-        folder = out / names[source] / label.replace(":", ",") / by_steps / f"seed{seed}"
+        name, model_name = data_names[source], model_names[model]
+        path = Path(name, label.replace(":", ","), by_steps, f"seed{seed}")
+        names: tuple[str, ...] = (name,) if len(models) == 1 else (name, model_name)
+        new = out / path if len(models) == 1 else out / model_name / path
+        places = [new, out / path, *(folder / path for folder in sorted(out.glob("*")))]
+        folder = next((place for place in places if _holds(place, model)), new)
         axis_values = {"seed": seed} if n_steps is None else {"max_steps": n_steps, "seed": seed}
         settings = {**by_label[label], **axis_values}
-        runs.append(PlannedRun(source, label, n_steps, seed, folder, settings, arguments))
+        runs.append(
+            PlannedRun(source, model, names, label, n_steps, seed, folder, settings, arguments)
+        )
     return runs
+
+
+def _first_names(sources: Sequence[DataName]) -> list[DataName]:
+    """Return each source by its first name, so that ``data`` and ``./data`` are equal."""
+    resolved_names = list(map(resolved_name, sources))
+    return [sources[resolved_names.index(name)] for name in resolved_names]
+
+
+def _holds(folder: Path, model: str) -> bool:
+    """Whether a folder has a run of a base model."""
+    run = run_in(folder)
+    return run is not None and resolved_name(run.record.model.source) == resolved_name(model)
 
 
 def _axes(
@@ -203,11 +226,11 @@ def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -
     return {**common, **with_full_names(method_settings), "method": method}
 
 
-def _folder_names(data: Sequence[DataName], also: Sequence[DataName]) -> dict[DataName, str]:
-    """Name the folder of each data set, with those of ``also``; repeated names get numbers."""
-    names: dict[DataName, str] = {}
-    for source in data:
-        name = "+".join(re.sub(r"[:/\\]", "-", _name(part)) for part in (source, *also))
+def _numbered(parts_by_source: Mapping[Source, Sequence[DataName]]) -> dict[Source, str]:
+    """Name the folder of each source by its parts; repeated names get numbers."""
+    names: dict[Source, str] = {}
+    for source, parts in parts_by_source.items():
+        name = "+".join(re.sub(r"[:/\\]", "-", _name(part)) for part in parts)
         numbered = (f"{name}-{number}" for number in count(2))
         names[source] = next(n for n in chain([name], numbered) if n not in names.values())
     return names

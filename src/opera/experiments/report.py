@@ -20,6 +20,7 @@ from opera.core.files import check_output, is_page, replace_file
 from opera.core.page import style
 from opera.core.terminal import counted
 from opera.data.mixture import ListOptions
+from opera.experiments.base_models import BaseModels, seconds_text
 from opera.experiments.charts import (
     colour,
     forest_plots,
@@ -33,7 +34,7 @@ from opera.experiments.corrected import CORRECTED, CorrectedTest
 from opera.experiments.groups import format_settings, short_name
 from opera.experiments.results import BASE, Comparison, ResultsTable, analyse_runs
 from opera.experiments.significance import PairedTest
-from opera.experiments.verdict import conclusion, recommended
+from opera.experiments.verdict import conclusion
 from opera.experiments.verdict import title as table_title
 from opera.run_folder.folder import REPORT, REPORT_FILE, SHOW_FILE, Run
 from opera.run_folder.summary import dev_sentence
@@ -121,6 +122,9 @@ def render(comparison: Comparison, folder: Path) -> str:
         device=record.device,
         comparison=comparison,
         ranks=ranks_table(comparison),
+        base_models={
+            models.conclusion: base_models_table(models) for models in comparison.base_models
+        },
         corrected=comparison.corrected and corrected_table(comparison.corrected),
         sections=[_section(comparison, table, folder) for table in comparison.final_tables()],
         colour=colour,
@@ -138,7 +142,7 @@ def _title(comparison: Comparison) -> str:
 
 def _section(comparison: Comparison, final: ResultsTable, folder: Path) -> dict[str, Any]:
     """The template's values for one data set."""
-    best = comparison.group(final, recommended(final, comparison.baseline))
+    best = comparison.group(final, final.recommended(comparison.baseline))
     page = best.runs[0].path / SHOW_FILE
     searches = quote(os.path.relpath(page, folder)) if page.is_file() else None
     section = {
@@ -159,12 +163,12 @@ def _section(comparison: Comparison, final: ResultsTable, folder: Path) -> dict[
         "other_steps": {
             table.trained: tables_of(comparison, table)
             for table in comparison.tables
-            if table.data == final.data and table is not final
+            if table.block == final.block and table is not final
         },
     }
     if len(comparison.groups) == 1 and len(best.runs) == 1:
         return {**section, **_of_run(best.runs[0], section)}
-    groups = [group for group in comparison.groups if group.data == final.data]
+    groups = [group for group in comparison.groups if group.block == final.block]
     if len({group.steps for group in groups}) > 1:
         return {**section, "pictures": steps_charts(groups, final.base)}
     return {**section, "pictures": forest_plots(final, comparison.baseline)}
@@ -189,6 +193,7 @@ def _of_run(run: Run, section: Mapping[str, Any]) -> dict[str, Any]:
 
 Row = Mapping[str, str]
 INTERVAL = "95% interval"
+SECONDS = "10,000 documents"
 WITH_BM25 = f"{PRIMARY} with BM25"
 
 
@@ -221,18 +226,45 @@ def tables_of(comparison: Comparison, table: ResultsTable) -> list[ReportTable]:
 
 
 def ranks_table(comparison: Comparison) -> ReportTable | None:
-    """Return the average ranks; ``None`` with a single data set."""
+    """Return the average ranks; ``None`` with a single data set and base model."""
     ranks = comparison.ranks
     if not ranks:
         return None
+    blocks = "data sets and base models" if comparison.base_models else "data sets"
     return ReportTable(
-        "average rank over the data sets, at the largest number of steps of each; 1 is best",
+        f"average rank over the {blocks}, at the largest number of steps of each; 1 is best",
         ["method", *ranks],
         [
             {"method": m, **{name: f"{ranks[name][m]:.2f}" for name in ranks}}
             for m in ranks[PRIMARY]
         ],
     )
+
+
+def base_models_table(models: BaseModels) -> ReportTable:
+    """Return the quality before and after training, and the costs, of each base model."""
+    columns = ["base model", "trained with", "before", "after", "points", INTERVAL]
+    rows = []
+    for row in models.rows:
+        cells = {
+            "base model": row.model,
+            "trained with": row.method,
+            "before": row.base.in_points(),
+            "after": row.final.in_points(),
+            **({} if row.gain is None else _points(row.gain)),
+        }
+        if (encoding := row.encoding) is not None:
+            cells |= {
+                SECONDS: seconds_text(encoding.seconds),
+                "dimension": f"{encoding.dimension:,}",
+                "MB": f"{encoding.megabytes:,.1f}",
+            }
+        rows.append(cells)
+    if any(SECONDS in row for row in rows):
+        columns += [SECONDS, "dimension", "MB"]
+    caption = f"base models on {models.name}: {PRIMARY} before and after training"
+    best = {"after": models.best.model}
+    return ReportTable(caption, columns, rows, best)
 
 
 def measures_table(run: Run) -> ReportTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,10 +10,12 @@ from typing import Any
 
 from opera.core.errors import SettingError
 from opera.core.figures import DEFAULT_MEASURES, PRIMARY, RECALL
-from opera.core.terminal import counted, shortened
+from opera.core.terminal import counted
 from opera.data.mixture import STRICT_UTF8, ListOptions
 from opera.data.names import DataName
+from opera.experiments.base_models import BaseModels, compare_models
 from opera.experiments.corrected import CorrectedTest, correct_test
+from opera.experiments.encoding_time import read_encodings
 from opera.experiments.groups import (
     Group,
     MeanStd,
@@ -88,22 +90,24 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class ResultsTable:
-    """All methods on one data set with one number of steps, or with automatic steps.
+    """All methods on one data set with one base model and one number of steps, or with automatic
+    steps.
 
     Attributes:
         data: the data set, as the user named it.
-        name: its short name.
+        model: the short name of the base model.
+        name: the short name of the data set; with several base models, that of the model too.
         steps: optimizer steps; the largest number, if they were automatic.
         requested_steps: the steps that the user set; ``None`` if they were automatic.
         queries: number of test queries, over all seeds.
         different_splits: whether the seeds have different test queries.
         base: the measures of the first method's base model.
         bm25: the measures of keyword search; ``None`` if it was not measured.
-        other_bases: the methods whose base model has another name or another nDCG@10.
         rows: one result per method.
     """
 
     data: DataName
+    model: str
     name: str
     steps: int
     requested_steps: int | None
@@ -111,8 +115,12 @@ class ResultsTable:
     different_splits: bool
     base: dict[str, float]
     bm25: dict[str, float] | None
-    other_bases: tuple[str, ...]
     rows: tuple[MethodResult, ...]
+
+    @property
+    def block(self) -> tuple[DataName, str]:
+        """The data set and the base model."""
+        return self.data, self.model
 
     @property
     def methods(self) -> list[str]:
@@ -139,16 +147,39 @@ class ResultsTable:
     def warnings(self) -> list[str]:
         """Reasons to trust the table or the guard's choices less."""
         guards = [row.guard for row in self.rows if row.guard is not None]
-        warnings = list(dict.fromkeys(warning for guard in guards for warning in guard.warnings))
-        if self.other_bases:
-            others = shortened(", ".join(self.other_bases), 200)
-            warnings.append(f"warning: the base row is not the base model of {others}")
-        return warnings
+        return list(dict.fromkeys(warning for guard in guards for warning in guard.warnings))
 
     def best(self, measure: str) -> str:
         """The label with the highest mean, or ``base``."""
         row = max(self.rows, key=lambda row: row.measures[measure].mean)
         return row.method if row.measures[measure].mean > self.base[measure] else BASE
+
+    def recommended(self, baseline: str | None) -> str:
+        """Return the method to use, or ``base``.
+
+        The first choice is a method that is significantly better than the base model and the
+        baseline. The second is the baseline, if it is better than the base model. The third is any
+        method that is better than the base model. Otherwise, or if the table lacks the baseline,
+        keep the base model.
+        """
+        return self.winner(baseline)[0]
+
+    def winner(self, baseline: str | None) -> tuple[str, PairedTest | None, str]:
+        """The method to use, its test, and the model that the test compares it with."""
+        gains = {row.method: row.gain for row in self.rows if row.gain and row.gain.better}
+        tests = {row.method: row.tests[PRIMARY] for row in self.rows if PRIMARY in row.tests}
+        winners = {
+            method: test for method, test in tests.items() if method in gains and test.better
+        }
+        against = str(baseline)
+        if baseline is not None and baseline not in self.methods:
+            winners = {}
+        elif baseline in gains:
+            winners = winners or {against: gains[against]}
+        elif not winners:
+            winners, against = gains, "the base model"
+        method = max(winners, key=lambda method: winners[method].difference, default=BASE)
+        return method, winners.get(method), against
 
 
 @dataclass(frozen=True)
@@ -162,7 +193,8 @@ class Comparison:
         baseline: label of the method that all other methods are tested against; ``None`` with a
             single method.
         groups: the runs.
-        tables: one per data set and number of steps.
+        tables: one per data set, base model and number of steps.
+        base_models: which base model to use, one per data set with several base models.
         left_out: the runs that are not compared, with the reason.
         corrected: results with corrected test labels; ``None`` without decisions.
     """
@@ -173,6 +205,7 @@ class Comparison:
     baseline: str | None
     groups: tuple[Group, ...]
     tables: tuple[ResultsTable, ...]
+    base_models: tuple[BaseModels, ...]
     left_out: list[str]
     corrected: CorrectedTest | None = None
 
@@ -188,6 +221,7 @@ class Comparison:
             "shared_settings": self.shared,
             "baseline": self.baseline,
             "tables": tables,
+            "base_models": [models.as_dict() for models in self.base_models],
             "average_ranks": self.ranks,
             "left_out": self.left_out,
             "corrected_test": None if self.corrected is None else asdict(self.corrected),
@@ -195,23 +229,28 @@ class Comparison:
 
     @cached_property
     def ranks(self) -> dict[str, dict[str, float]]:
-        """The average ranks by measure, at the largest number of steps of each data set; empty for
-        one data set.
+        """The average ranks by measure, at the largest number of steps of each data set and base
+        model; empty for one data set and base model.
         """
         ranks = {measure: average_ranks(self.final_groups, measure) for measure in TESTED}
         return {measure: by_label for measure, by_label in ranks.items() if by_label}
 
     @property
     def final_groups(self) -> list[Group]:
-        """The runs with the largest number of steps of their data sets."""
+        """The runs with the largest number of steps of their data sets and base models."""
         return [group for table in self.final_tables() for group in self.groups_of(table)]
 
     def final_tables(self) -> list[ResultsTable]:
-        """The tables with the largest number of steps, one per data set."""
+        """The tables with the largest number of steps, one per data set and base model."""
         return [
-            max((table for table in self.tables if table.data == data), key=lambda t: t.steps)
-            for data in dict.fromkeys(table.data for table in self.tables)
+            max((table for table in self.tables if table.block == block), key=lambda t: t.steps)
+            for block in dict.fromkeys(table.block for table in self.tables)
         ]
+
+    @property
+    def worse(self) -> bool:
+        """Whether the nDCG@10 of a method is measurably below that of its base model."""
+        return any(row.gain and row.gain.high < 0 for table in self.tables for row in table.rows)
 
     def group(self, table: ResultsTable, method: str) -> Group:
         """The runs of a method in a table; those of the first method if it is not in the table."""
@@ -220,8 +259,8 @@ class Comparison:
 
     def groups_of(self, table: ResultsTable) -> list[Group]:
         """The runs of a table."""
-        key = table.data, table.requested_steps
-        return [group for group in self.groups if (group.data, group.requested_steps) == key]
+        key = table.block, table.requested_steps
+        return [group for group in self.groups if (group.block, group.requested_steps) == key]
 
 
 def analyse_runs(
@@ -251,10 +290,10 @@ def analyse_runs(
         baseline = None
     elif baseline is None:
         baseline = DEFAULT_BASELINE if DEFAULT_BASELINE in labels else labels[0]
-    by_key: dict[tuple[DataName, int | None], list[Group]] = {}
+    by_key: dict[tuple[tuple[DataName, str], int | None], list[Group]] = {}
     for group in groups:
-        by_key.setdefault((group.data, group.requested_steps), []).append(group)
-    names = display_names(list(dict.fromkeys(data for data, _ in by_key)))
+        by_key.setdefault((group.block, group.requested_steps), []).append(group)
+    names = _block_names(groups)
     comparison = Comparison(
         folder=folder,
         models=tuple(dict.fromkeys(run.record.model.source for run in runs)),
@@ -262,13 +301,43 @@ def analyse_runs(
         baseline=baseline,
         groups=tuple(groups),
         tables=tuple(
-            _table(members, baseline, names[data]) for (data, _), members in by_key.items()
+            _table(members, baseline, names[block]) for (block, _), members in by_key.items()
         ),
+        base_models=(),
         left_out=left_out,
     )
+    comparison = replace(comparison, base_models=tuple(_base_models(comparison)))
     if not decisions:
         return comparison
     return replace(comparison, corrected=correct_test(comparison.final_groups, decisions, options))
+
+
+def _block_names(groups: Sequence[Group]) -> dict[tuple[DataName, str], str]:
+    """Name the data sets; with several base models, each with its model."""
+    names = display_names(list(dict.fromkeys(group.data for group in groups)))
+    several = len({group.model for group in groups}) > 1
+    return {
+        group.block: f"{names[group.data]} with {group.model}" if several else names[group.data]
+        for group in groups
+    }
+
+
+def _base_models(comparison: Comparison) -> Iterator[BaseModels]:
+    """Compare the base models of each data set that has several."""
+    encodings, finals = read_encodings(comparison.folder), comparison.final_tables()
+    names = display_names(list(dict.fromkeys(table.data for table in finals)))
+    for data, name in names.items():
+        tables = [table for table in finals if table.data == data]
+        if len(tables) > 1:
+            methods = [table.recommended(comparison.baseline) for table in tables]
+            groups = list(map(comparison.group, tables, methods))
+            costs = {
+                group.model: encodings[run.path]
+                for group in comparison.groups
+                for run in group.runs
+                if group.data == data and run.path in encodings
+            }
+            yield compare_models(name, groups, costs)
 
 
 def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsTable:
@@ -300,6 +369,7 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
     all_queries = set().union(*queries_by_seed)
     return ResultsTable(
         data=first.data,
+        model=first.model,
         name=name,
         steps=max(group.steps for group in groups),
         requested_steps=first.requested_steps,
@@ -307,20 +377,7 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
         different_splits=any(queries != all_queries for queries in queries_by_seed),
         base=first.means("base"),
         bm25=first.means("bm25") if first.has("bm25") else None,
-        other_bases=tuple(group.method for group in groups if _has_other_base(group, first)),
         rows=tuple(rows),
-    )
-
-
-def _has_other_base(group: Group, first: Group) -> bool:
-    """Whether the base models differ, by name or, for an equal seed, by more than one query can
-    change the measure.
-    """
-    bases = {run.record.seed: run.measures["base"][PRIMARY] for run in first.runs}
-    return group.runs[0].record.model.source != first.runs[0].record.model.source or any(
-        abs(run.measures["base"][PRIMARY] - bases[run.record.seed]) > 1 / table.num_rows
-        for run, table in zip(group.runs, group.query_tables, strict=True)
-        if run.record.seed in bases
     )
 
 
@@ -348,14 +405,19 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
 
 
 def average_ranks(groups: Sequence[Group], measure: str) -> dict[str, float]:
-    """Average the ranks of the methods over the data sets (Table 2); rank 1 is best.
+    """Average the ranks of the methods over the data sets (Table 2) and base models.
 
-    Each group is one method on one data set. Methods that lack a data set are left out. The
-    result is empty if fewer than two methods or data sets remain.
+    Each group is one method in one block, a data set with a base model. Methods that lack a block
+    are left out. The result is empty if fewer than two methods or blocks remain. Rank 1 is best.
     """
     from pandas import Series  # here, since pandas takes half a second to import
 
-    means = Series({(group.data, group.method): group.mean_std(measure).mean for group in groups})
+    means = Series(
+        {
+            (str(group.data), group.model, group.method): group.mean_std(measure).mean
+            for group in groups
+        }
+    )
     table = means.unstack(sort=False).dropna(axis="columns")
     if min(table.shape) < 2:
         return {}

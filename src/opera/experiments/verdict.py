@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from opera.core.figures import PRIMARY, in_points, points
 from opera.core.terminal import counted
-from opera.experiments.results import BASE, Comparison, ResultsTable
+from opera.experiments.results import Comparison, ResultsTable
 from opera.experiments.significance import PairedTest
 
 
@@ -19,21 +19,11 @@ def title(table: ResultsTable) -> str:
     return f"{table.name}: {table.trained}, {fewest}{counted(counts[-1], 'seed')}"
 
 
-def recommended(table: ResultsTable, baseline: str | None) -> str:
-    """Return the method to use, or ``base``.
-
-    The first choice is a method that is significantly better than the base model and the baseline.
-    The second is the baseline, if it is better than the base model. The third is any method that is
-    better than the base model. Otherwise, or if the table lacks the baseline, keep the base model.
-    """
-    return _winner(table, baseline)[0]
-
-
 def conclusion(table: ResultsTable, baseline: str | None) -> str:
     """Say whether a model is better than the base model, which one to use, and whether the method
     matters, without the last full stop. If BM25 beats every model, that comes first.
 
-    See :func:`recommended`.
+    See :meth:`ResultsTable.recommended`.
     """
     best = max(table.base[PRIMARY], *(row.measures[PRIMARY].mean for row in table.rows))
     sentences = [_gains(table), _model_to_use(table, baseline)]
@@ -62,22 +52,6 @@ def _gains(table: ResultsTable) -> str | None:
     return f"{models} better than the base model: {', '.join(gains)} points of {PRIMARY}"
 
 
-def _winner(table: ResultsTable, baseline: str | None) -> tuple[str, PairedTest | None, str]:
-    """The method to use, its test, and the model that the test compares it with."""
-    gains = {row.method: row.gain for row in table.rows if row.gain and row.gain.better}
-    tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
-    winners = {method: test for method, test in tests.items() if method in gains and test.better}
-    against = str(baseline)
-    if baseline is not None and baseline not in table.methods:
-        winners = {}
-    elif baseline in gains:
-        winners = winners or {against: gains[against]}
-    elif not winners:
-        winners, against = gains, "the base model"
-    method = max(winners, key=lambda method: winners[method].difference, default=BASE)
-    return method, winners.get(method), against
-
-
 def _model_to_use(table: ResultsTable, baseline: str | None) -> str:
     if all(row.gain is None for row in table.rows):
         return "No conclusion: there are too few test queries"
@@ -85,7 +59,7 @@ def _model_to_use(table: ResultsTable, baseline: str | None) -> str:
         return _change_of_single_method(table)
     if baseline not in table.methods:
         return f"No conclusion: {baseline} has no run with {table.trained}"
-    method, test, against = _winner(table, baseline)
+    method, test, against = table.winner(baseline)
     if test is None:
         return "Keep the base model"
     if method == baseline:
@@ -117,11 +91,12 @@ def _interval(test: PairedTest) -> str:
 def convergence_lines(comparison: Comparison) -> Iterator[str]:
     """Say at how many steps each method first matches the baseline's best mean over the seeds.
 
-    Each data set has a line about the baseline, then a line per method. Training times are medians
-    over the seeds. Data sets with a single number of steps, or without the baseline, are omitted.
+    Each data set and base model has a line about the baseline, then a line per method. Training
+    times are medians over the seeds. Tables with a single number of steps, or without the baseline,
+    are omitted.
     """
     for final in comparison.final_tables():
-        groups = [group for group in comparison.groups if group.data == final.data]
+        groups = [group for group in comparison.groups if group.block == final.block]
         by_steps = sorted(groups, key=lambda group: group.steps)
         reference = [group for group in by_steps if group.method == comparison.baseline]
         if not reference or len({group.steps for group in by_steps}) < 2:

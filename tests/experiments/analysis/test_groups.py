@@ -35,17 +35,31 @@ def describe(run: Path, model: str, data: str = "data/one", **identity: Any) -> 
     (run / "run.json").write_text(json.dumps(record))
 
 
-def test_labels_name_models_and_number_those_with_one_name(folder):
+def test_models_with_one_name_get_numbers(folder):
     """Two seeds of a model in two copies are one group; a model that changed in place is another."""
     runs = [("a/bge", "1", 0), ("copies/bge-copy", "1", 1), ("b/bge", "2", 0), ("a/e5", "3", 0)]
     for source, digest, seed in runs:
         describe(folder.add(seed=seed), source, model_fingerprint=digest * 64)
     describe(folder.add(seed=0, max_query_length=64), "a/bge", model_fingerprint="4" * 64)
-    groups = {group.method: group.seeds for group in folder.groups()}
+    groups = {(group.model, group.method): group.seeds for group in folder.groups()}
     assert groups == {
-        "ft:model=bge": (0, 1), "ft:model=bge-2": (0,), "ft:model=e5": (0,),
-        "ft:max_query_length=64:model=bge": (0,),
+        ("bge", "ft"): (0, 1), ("bge-2", "ft"): (0,), ("e5", "ft"): (0,), ("bge", "ft:max_query_length=64"): (0,),
     }  # fmt: skip
+
+
+def test_each_base_model_has_its_own_table_and_base(folder):
+    """Settings that differ only between base models do not distinguish methods."""
+    for model, base, rate in (("a/bge", 0.3, 0.1), ("a/e5", 0.4, 0.2)):
+        for method in ("ft", "dp"):
+            run = folder.add(method=method, base=[base] * N_QUERIES, learning_rate=rate)
+            describe(run, model, model_fingerprint=model)
+    comparison = analyse_runs(folder.home)
+    rows = {(table.name, row.method): table.base[PRIMARY] for table in comparison.tables for row in table.rows}
+    assert rows == pytest.approx({
+        ("one with bge", "ft"): 0.3, ("one with bge", "dp"): 0.3, ("one with e5", "ft"): 0.4, ("one with e5", "dp"): 0.4
+    })  # fmt: skip
+    assert comparison.final_tables() == list(comparison.tables)
+    assert comparison.ranks[PRIMARY] == {"ft": 1.5, "dp": 1.5}, "over the two models"
 
 
 def test_labels_number_data_that_changed_in_place(folder):

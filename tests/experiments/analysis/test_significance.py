@@ -83,18 +83,3 @@ def test_ranks_of_ties_are_shared_and_a_method_must_be_everywhere(folder):
     folder.add(data="one", method="rp")
     assert analyse_runs(folder.home).ranks[PRIMARY] == {"ft": 2.25, "sp": 1.75, "dp": 2.0}
     assert average_ranks([group for group in folder.groups() if group.method == "ft"], PRIMARY) == {}
-
-
-def test_a_table_says_which_runs_started_from_another_base_model(folder):
-    """A model with another name, or with other weights: other rounding of one query does not count."""
-    folder.add()
-    folder.add(method="rp", base=[0.1 + 0.5 / N_QUERIES] * N_QUERIES)
-    record = folder.add(method="sp") / "run.json"
-    assert analyse_runs(folder.home).tables[0].warnings == []
-    record.write_text(record.read_text().replace("models/small", "models/other"))
-    folder.add(seed=1)
-    folder.add(method="dp", base=[0.2 + 1 / N_QUERIES] * N_QUERIES)
-    (warning,) = analyse_runs(folder.home).tables[0].warnings
-    assert warning.startswith("warning: the base row is not the base model of ")
-    assert "rp" not in warning
-    assert ("sp" in warning, "dp" in warning) == (True, True)

@@ -8,7 +8,7 @@ from grids import N_QUERIES, around
 from opera.core.figures import PRIMARY
 from opera.experiments.results import Comparison, analyse_runs
 from opera.experiments.significance import PairedTest
-from opera.experiments.verdict import conclusion, convergence_lines, recommended
+from opera.experiments.verdict import conclusion, convergence_lines
 
 TEST = PairedTest(9, 0.02, 0.011, 0.034, 0.001, 0.003, 7, 2)
 BETTER, WORSE, SAME = TEST, replace(TEST, difference=-0.1), replace(TEST, t_test_holm=0.3)
@@ -80,7 +80,7 @@ def test_automatic_steps_that_differ_are_compared_in_one_table(folder):
     (table,) = comparison.tables
     assert len({row.steps for row in table.rows}) == 2
     assert table.trained == f"{min(row.steps for row in table.rows)} to {table.steps} steps"
-    assert recommended(table, comparison.baseline) == "ft:epochs=3"
+    assert table.recommended(comparison.baseline) == "ft:epochs=3"
     assert "Use ft:epochs=3" in conclusion(table, comparison.baseline)
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_recommended_at_steps_that_the_baseline_lacks(folder):
     for method, steps, mean in (("ft", 100, 0.8), ("dp", 100, 0.7), ("dp", 200, 0.5)):
         folder.add(method=method, max_steps=steps, final=around(mean), base=[0.3] * N_QUERIES)
     (table,) = analyse_runs(folder.home).final_tables()
-    assert (table.steps, recommended(table, "ft")) == (200, "base")
+    assert (table.steps, table.recommended("ft")) == (200, "base")
     assert conclusion(table, "ft").endswith("No conclusion: ft has no run with 200 steps")
 
 

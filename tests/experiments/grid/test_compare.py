@@ -27,7 +27,7 @@ def test_a_grid_takes_every_shipped_recipe(recipe, beir, static_model, tmp_path)
     values = collect_values([recipe], None)
     for name in ("negatives", "range", "relevant_grade"):  # what the tiny data set lacks
         values.pop(name, None)
-    grid = prepare_grid([str(beir)], tmp_path / "grid", str(static_model), values, seeds=[0])
+    grid = prepare_grid([str(beir)], tmp_path / "grid", [str(static_model)], values, seeds=[0])
     methods = [given["method"]] if "method" in given else ["ft", "denoise"]
     assert [cell.values["method"] for cell in grid.runs] == methods
     assert {cell.steps for cell in grid.runs} == {given.get("max_steps")}
@@ -54,13 +54,13 @@ def test_finished_runs_are_reused_if_model_and_data_have_the_same_contents(tmp_p
         finish_planned(cell, model)
     folders = {cell.folder for cell in cells}
     for place in (model, static_model):  # the same weights
-        assert prepare_grid([str(data)], out, str(place), {}, **axes).done == folders
+        assert prepare_grid([str(data)], out, [str(place)], {}, **axes).done == folders
     permute_weights(model)
     with pytest.raises(opera.RunFolderError, match="was started differently; pass another --out:\nmodel_fingerprint: "):
-        prepare_grid([str(data)], out, str(model), {}, **axes)
+        prepare_grid([str(data)], out, [str(model)], {}, **axes)
     data.write_text(data.read_text().replace("t3w2", "t4w4"))
     with pytest.raises(opera.RunFolderError, match="was started differently; pass another --out:\ndata_fingerprint: "):
-        prepare_grid([str(data)], out, str(static_model), {}, **axes)
+        prepare_grid([str(data)], out, [str(static_model)], {}, **axes)
 
 
 def test_finished_runs_with_other_decisions_or_teacher_scores_are_refused(tmp_path, beir, static_model):
@@ -71,7 +71,7 @@ def test_finished_runs_with_other_decisions_or_teacher_scores_are_refused(tmp_pa
         (cell,) = planned(out, data=[str(beir)], methods=["ft"], seeds=[0], values=shared)
         if not cell.folder.exists():
             finish_planned(cell, static_model)
-        return prepare_grid([str(beir)], out, str(static_model), shared, **ONE)
+        return prepare_grid([str(beir)], out, [str(static_model)], shared, **ONE)
 
     decisions.write_text(f"query_id,doc_id,decision\n{query},{document},wrong\n")
     assert prepare("decided", {"decisions": [str(decisions)]}).done
@@ -97,8 +97,8 @@ def test_runs_take_paths_and_numbers_of_numpy_as_adapt_does(tmp_path, beir, stat
         "decisions": [file], "teacher_scores": file, "loss": "distill", "negatives": "random",
     }  # fmt: skip
     axes = {"methods": ["ft"], "steps": [np.int32(10)]}
-    (cell,) = prepare_grid([str(beir)], tmp_path / "grid", str(static_model), values, **axes).runs
-    call = json.loads(json.dumps(cell.call(str(static_model))))
+    (cell,) = prepare_grid([str(beir)], tmp_path / "grid", [str(static_model)], values, **axes).runs
+    call = json.loads(json.dumps(cell.call()))
     assert make_recipe({name: call[name] for name in call.keys() - {*ADAPT_ARGUMENTS}}) == make_recipe(
         {**values, "method": "ft", "max_steps": 10}
     )
@@ -107,11 +107,11 @@ def test_runs_take_paths_and_numbers_of_numpy_as_adapt_does(tmp_path, beir, stat
 def test_reading_options_reach_the_decisions_of_a_run(tmp_path, beir, static_model):
     shared, text = {"decisions": [str(tmp_path / "d.csv")]}, "query_id,doc_id,decision\n{},{},correct\n"
     (tmp_path / "d.csv").write_text(text.format(*first_pair(beir)), encoding="utf-16")
-    arguments = [str(beir)], tmp_path / "grid", str(static_model), shared
+    arguments = [str(beir)], tmp_path / "grid", [str(static_model)], shared
     with pytest.raises(opera.DataError, match="--encoding"):
         prepare_grid(*arguments, **ONE)
     (cell,) = prepare_grid(*arguments, **ONE, encoding="utf-16").runs
-    assert cell.call("model")["encoding"] == "utf-16"
+    assert cell.call()["encoding"] == "utf-16"
 
 
 def test_a_recipe_gives_defaults_that_options_override(compare, beir, static_model, tmp_path):
@@ -162,13 +162,13 @@ def test_a_baseline_goes_by_the_name_that_the_user_gave_it(beir, static_model, t
         finish_planned(cell)
 
     def analysed(baseline: str | None) -> str | None:
-        return analyse_grid(Grid(tmp_path, "model", cells, baseline=baseline)).baseline
+        return analyse_grid(Grid(tmp_path, cells, baseline=baseline)).baseline
 
     assert analysed("sp:k=0.25") == "sp"
     assert analysed(None) == "ft"
     (cells[0].folder / "run.json").unlink()
     assert analysed("sp:k=0.25") == "ft", "its cell failed"
-    grid = [str(beir)], tmp_path / "other", str(static_model), {}
+    grid = [str(beir)], tmp_path / "other", [str(static_model)], {}
     assert prepare_grid(*grid, "sp:k=0.25,dp", baseline="DP").baseline == "dp"
     with pytest.raises(opera.SettingError, match=r"--baseline sp: must be one of the methods: sp:k=0\.25, dp"):
         prepare_grid(*grid, "sp:k=0.25,dp", baseline="sp")
@@ -181,22 +181,22 @@ def test_a_run_with_another_model_or_other_settings_is_refused(tmp_path, beir, s
     )
     finish_planned(cell, static_model)
     same = {"learning_rate": 0.1, "range": (1, 50), "negatives": "hard"}
-    assert prepare_grid([str(beir)], out, str(static_model), same, **ONE).done == {cell.folder}
+    assert prepare_grid([str(beir)], out, [str(static_model)], same, **ONE).done == {cell.folder}
     for name, value in (("learning_rate", 0.2), ("range", "1:60")):
         with pytest.raises(RunFolderError, match=f"started differently; pass another --out:\n{name}: the run has"):
-            prepare_grid([str(beir)], out, str(static_model), {**same, name: value}, **ONE)
+            prepare_grid([str(beir)], out, [str(static_model)], {**same, name: value}, **ONE)
     with pytest.raises(RunFolderError, match="model_fingerprint: the run has"):
-        prepare_grid([str(beir)], out, str(bert_model), same, **ONE)
+        prepare_grid([str(beir)], out, [str(bert_model)], same, **ONE)
 
 
 def test_a_run_is_no_place_for_a_grid(trained, beir, static_model):
     with pytest.raises(RunFolderError, match="is a run; pass an empty or new folder"):
-        prepare_grid([str(beir)], trained.path, str(static_model), {}, **ONE)
+        prepare_grid([str(beir)], trained.path, [str(static_model)], {}, **ONE)
 
 
 def test_one_process_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr("opera.core.cache.PATIENCE", 0.0)
-    grid = Grid(tmp_path, "model", planned(tmp_path))
+    grid = Grid(tmp_path, planned(tmp_path))
     with sole_use(tmp_path, "runs this grid"), pytest.raises(RunFolderError, match="runs this grid; wait until"):
         train_grid(grid)
     assert not grid.failed
@@ -206,7 +206,7 @@ def test_a_grid_trains_on_data_sets_together(compare, beir, second, static_model
     out, both = tmp_path / "grid", {"mix": "equal", "one_set_per_step": True}
     (cell,) = planned(out, data=[str(beir)], also=[str(second)], methods=["ft"], seeds=[0], values=both)
     assert cell.folder.relative_to(out) == Path("topics+second/ft/steps10/seed0")
-    call = cell.call("model")
+    call = cell.call()
     assert (call["data"], call["also"], call["mix"]) == (str(beir), [str(second)], "equal")
     finish_planned(cell, static_model)
     command = (beir, "--also", second, "--model", static_model, "--mix", "equal", "--set", "one_set_per_step=true")
@@ -243,6 +243,22 @@ def test_data_sets_of_one_name_and_odd_names_stay_inside_the_grid(tmp_path):
     cells = planned(tmp_path, data=list(names_by_source), methods=["ft"], seeds=[0])
     assert [cell.folder.relative_to(tmp_path).parts[0] for cell in cells] == list(names_by_source.values())
     assert all(len(cell.folder.relative_to(tmp_path).parts) == 4 for cell in cells)
+
+
+def test_several_models_have_folders_and_runs_of_one_model_stay_where_they_are(tmp_path):
+    def folders(*models: str) -> list[str]:
+        cells = planned(tmp_path, models=models, methods=["ft"], seeds=[0])
+        return [str(cell.folder.relative_to(tmp_path)) for cell in cells]
+
+    assert folders("a/m") == ["x/ft/steps10/seed0"]
+    assert folders("a/m", "b/m", "o:m") == ["m/x/ft/steps10/seed0", "m-2/x/ft/steps10/seed0", "m-3/x/ft/steps10/seed0"]
+    for cell in planned(tmp_path, models=["a/m"], methods=["ft"], seeds=[0]):
+        finish_planned(cell, ndcg=0.4)
+    assert folders("a/m", "b/m") == ["x/ft/steps10/seed0", "m-2/x/ft/steps10/seed0"], "more models"
+    for cell in planned(tmp_path / "two", models=["a/m", "b/m"], methods=["ft"], seeds=[0]):
+        finish_planned(cell)
+    (cell,) = planned(tmp_path / "two", models=["b/m"], methods=["ft"], seeds=[0])
+    assert cell.folder == tmp_path / "two/m-2/x/ft/steps10/seed0", "fewer models"
 
 
 def test_a_shared_setting_of_a_method_applies_to_the_methods_that_have_it(tmp_path):

@@ -31,9 +31,9 @@ def test_a_job_reads_the_tables_that_the_user_named(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(grid, "adapt", lambda **arguments: calls.append(arguments))
     monkeypatch.setattr(grid, "drop_checkpoints", lambda folder: None)
-    grid.run_job(json.loads(json.dumps(cell.call("model"), default=asdict)))
+    grid.run_job(json.loads(json.dumps(cell.call(), default=asdict)))
     assert (calls[0]["data"], calls[0]["also"]) == (tables, ["more.csv"])
-    assert cell.data_name == "p+more.csv"
+    assert cell.names == ("p+more.csv",)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_cores_are_shared_unless_the_user_says_how_many(at_once, threads, monkey
 )
 def test_a_signal_lets_the_running_cell_save_and_a_second_ctrl_c_kills_it(first, second, sham_cells, tmp_path):
     handler = signal.getsignal(signal.SIGTERM)
-    grid = Grid(tmp_path, "model", planned(tmp_path, methods=["ft"], seeds=[0, 1]))
+    grid = Grid(tmp_path, planned(tmp_path, methods=["ft"], seeds=[0, 1]))
     folder, killed = grid.runs[0].folder, second == signal.SIGINT
 
     def send() -> None:
