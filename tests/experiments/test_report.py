@@ -14,8 +14,9 @@ import pytest
 import opera
 from grids import RunsFolder, around, guard_record
 from opera.experiments.charts import forest_plots, sampled_by_similarity
-from opera.experiments.report import render, tables_of
+from opera.experiments.report import render
 from opera.experiments.results import analyse_runs
+from opera.experiments.tables import tables_of
 from opera.experiments.verdict import conclusion, title
 from opera.run_folder.folder import PAIRS_FILE, RunWriter
 

@@ -170,15 +170,17 @@ def _train(grid: Grid) -> None:
 
 def report(
     folder: Annotated[
-        Path,
+        list[Path],
         typer.Argument(
-            help="a grid, a run, or any folder of runs",
-            metavar="GRID|RUN",
+            help="a grid, a run, or any folder of runs; or several runs, to compare each with the "
+            "first",
+            metavar="GRID|RUN...",
             parser=parser_of(user_path, "GRID|RUN"),
         ),
     ],
     out: Annotated[
-        Path | None, path_option("--out", "file to write; default: report.html in the folder")
+        Path | None,
+        path_option("--out", "file to write; default: report.html in the folder, or the last run"),
     ] = None,
     overwrite: OverwriteOption = False,
     baseline: BaselineOption = None,
@@ -192,31 +194,35 @@ def report(
     ] = None,
     encoding: EncodingOption = None,
     skip_bad_rows: SkipOption = False,
+    fail_if_worse: Annotated[
+        bool,
+        typer.Option(
+            "--fail-if-worse",
+            help="exit with status 3 if the last run is measurably worse than the first; in one "
+            "folder, if a method is worse than its base model",
+        ),
+    ] = False,
     json_: Annotated[
         bool, typer.Option("--json", help="print the analysis as JSON instead of writing a page")
     ] = False,
 ) -> None:
     """Write an HTML page about a run or a grid: verdict, measures with significance tests, queries
-    that changed.
+    that changed. Or say which of several runs is better on the same test queries.
     """
     from opera.data.mixture import ListOptions
-    from opera.experiments.report import report as write_report
-    from opera.experiments.results import analyse_runs
+    from opera.experiments.report import analyse, write_report
 
+    options, files = ListOptions.checked(encoding, skip_bad_rows), decisions or []
     if json_:
-        options = ListOptions.checked(encoding, skip_bad_rows)
-        say(json_text(analyse_runs(folder, baseline, decisions or (), options).as_dict()))
-        return
-    path = write_report(
-        folder,
-        out,
-        baseline=baseline,
-        decisions=decisions or (),
-        encoding=encoding,
-        skip_bad_rows=skip_bad_rows,
-        overwrite=overwrite,
-    )
-    say(f"{shown_path(path)}: open it in a browser (self-contained)")
+        analysis = analyse(folder, baseline, files, options)
+        say(json_text(analysis.as_dict()))
+    else:
+        path, analysis = write_report(folder, out, baseline, files, options, overwrite)
+        for sentence in analysis.sentences:
+            say(f"{sentence}.")
+        say(f"{shown_path(path)}: open it in a browser (self-contained)")
+    if fail_if_worse and analysis.worse:
+        raise typer.Exit(NO_GAIN)
 
 
 def print_plan(screen: Screen, grid: Grid, seconds: float) -> None:
@@ -237,8 +243,8 @@ def print_results(screen: Screen, comparison: Comparison, out: Path) -> None:
     verdict on base models and methods.
     """
     from opera.experiments.groups import format_settings
-    from opera.experiments.report import base_models_table, ranks_table, tables_of
     from opera.experiments.results import BASE
+    from opera.experiments.tables import base_models_table, ranks_table, tables_of
     from opera.experiments.verdict import conclusion, convergence_lines, title
 
     if comparison.shared:

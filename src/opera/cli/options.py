@@ -28,7 +28,7 @@ from opera.core.settings import leaves
 from opera.core.terminal import json_text, printable, say, shown
 
 if TYPE_CHECKING:
-    from opera.experiments.report import ReportTable
+    from opera.experiments.tables import ReportTable
 
 if TYPE_CHECKING:
     from opera.data.names import DataName

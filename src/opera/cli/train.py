@@ -196,7 +196,7 @@ def print_before_after(screen: Screen, run: Run) -> None:
 
     The table has no column for the fine-tuned model if that is the final model.
     """
-    from opera.experiments.report import measures_table
+    from opera.experiments.tables import measures_table
     from opera.run_folder.summary import warnings_of
 
     guard, (verdict, *details) = run.record.guard, run.headlines

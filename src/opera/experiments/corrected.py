@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from opera.core.errors import DataError
-from opera.core.figures import PRIMARY, SUCCESS, column
+from opera.core.figures import PRIMARY, SUCCESS, column, in_points
 from opera.core.terminal import counted
 from opera.data import Mixture, RetrievalData
 from opera.data.decisions import Decisions, read_decisions
@@ -41,6 +41,7 @@ class LabelFigures:
         base: the base model's mean by measure.
         final: the final models' mean by measure, over queries and seeds.
         changes: final minus base, by measure, with the interval over the queries.
+        decided: whether the runs were trained with decisions about labels.
     """
 
     method: str
@@ -49,6 +50,7 @@ class LabelFigures:
     base: dict[str, float]
     final: dict[str, float]
     changes: dict[str, Change]
+    decided: bool
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,15 @@ class CorrectedTest:
     figures: tuple[LabelFigures, ...]
 
     @property
+    def sentences(self) -> list[str]:
+        """Say for each method how good its models are on the corrected labels, without the full
+        stops.
+        """
+        figures = [figures for figures in self.figures if figures.labels == "corrected"]
+        titles = [f"{method.method}: " if len(figures) > 1 else "" for method in figures]
+        return list(map(_sentence, titles, figures))
+
+    @property
     def sentence(self) -> str:
         """The changes in one sentence, without the full stop."""
         text = (
@@ -92,6 +103,13 @@ class CorrectedTest:
                 "relevant document remains"
             )
         return "; ".join([text, *self.notes])
+
+
+def _sentence(title: str, figures: LabelFigures) -> str:
+    final, base = (in_points(means[PRIMARY]) for means in (figures.final, figures.base))
+    labels = "with your labels" if figures.decided else "after training"
+    text = f"{title}{PRIMARY} is {final} {labels}, and was {base} before training"
+    return f"{text}, on the same corrected test labels ({figures.changes[PRIMARY].in_points()})"
 
 
 def correct_test(
@@ -114,24 +132,19 @@ def correct_test(
         DataError: if a file cannot be read or has no decision about test, if the runs do not
             contain the pair of a decision, or if the test queries of the runs differ.
     """
-    runs, names = [run for group in groups for run in group.runs], ", ".join(map(str, paths))
-    reviewed, labels = runs[0], _labels(runs[0])
+    runs = [run for group in groups for run in group.runs]
+    reviewed, labels = runs[0], labels_of(runs[0])
     for run in runs:
-        if _labels(run) != labels:
-            raise DataError(f"{run.path}: its test labels differ from {reviewed.path}'s")
-    data = _test_data(runs)
-    mixture = replace(Mixture.of(data), list_options=options)
-    decisions, notes = read_decisions(mixture, paths, only_test=True)
-    if not len(decisions.relevant):
-        raise DataError(
-            f"{names}: has no decision about a test label; make decisions with opera review RUN "
-            "--split test"
-        )
-    corrected, counts = _corrected(labels, data, decisions, reviewed.settings["relevant_grade"])
-    if not corrected:
-        raise DataError(f"{names}: calls every test label wrong, so no test query remains")
+        if labels_of(run) != labels:
+            raise DataError(
+                f"{run.path}: its test labels differ from {reviewed.path}'s; opera report RUN RUN2 "
+                "compares them where they are the same"
+            )
+    data, decisions, notes = read_test_decisions(runs, paths, options)
+    grade = reviewed.settings["relevant_grade"]
+    corrected, counts = corrected_labels(labels, data, decisions, grade)
     return CorrectedTest(
-        decisions=names,
+        decisions=decisions.paths,
         removed=counts["removed"],
         added=counts["added"],
         confirmed=counts["confirmed"],
@@ -147,14 +160,39 @@ def correct_test(
     )
 
 
-def _corrected(
+def read_test_decisions(
+    runs: Sequence[Run], paths: Sequence[str | Path], options: ListOptions
+) -> tuple[RetrievalData, Decisions, list[str]]:
+    """Read decisions about the test labels of runs; return the test data, the decisions and notes.
+
+    Raises:
+        DataError: as :func:`correct_test`.
+    """
+    data = _test_data(runs)
+    mixture = replace(Mixture.of(data), list_options=options)
+    decisions, notes = read_decisions(mixture, paths, only_test=True)
+    if not len(decisions.relevant):
+        raise DataError(
+            f"{decisions.paths}: has no decision about a test label; make decisions with opera "
+            "review RUN --split test"
+        )
+    return data, decisions, notes
+
+
+def corrected_labels(
     labels: Labels, data: RetrievalData, decisions: Decisions, grade: int
 ) -> tuple[Labels, Counter[str]]:
-    """Apply decisions to labels; return the queries that keep a label, and the changes by kind."""
+    """Apply decisions to labels; return the queries that keep a label, and the changes by kind.
+
+    Raises:
+        DataError: if no query keeps a label.
+    """
     corrected = {query: dict(grades) for query, grades in labels.items()}
     counts = Counter[str]()
     pairs = data.queries.ids(decisions.query_rows), data.corpus.ids(decisions.doc_rows)
     for query, document, relevant in zip(*pairs, decisions.relevant.tolist(), strict=True):
+        if query not in corrected:
+            continue  # a test query of another run
         grades = corrected[query]
         if not relevant:
             counts["removed" if grades.pop(document, 0) else "unlabelled"] += 1
@@ -163,7 +201,11 @@ def _corrected(
         else:
             counts["added"] += 1
             grades[document] = grade
-    return {query: grades for query, grades in corrected.items() if grades}, counts
+    remaining = {query: grades for query, grades in corrected.items() if grades}
+    if not remaining:
+        reason = "calls every test label wrong, so no test query remains"
+        raise DataError(f"{decisions.paths}: {reason}")
+    return remaining, counts
 
 
 def _test_data(runs: Sequence[Run]) -> RetrievalData:
@@ -190,7 +232,8 @@ def _test_data(runs: Sequence[Run]) -> RetrievalData:
     )
 
 
-def _labels(run: Run) -> dict[str, dict[str, int]]:
+def labels_of(run: Run) -> Labels:
+    """Return the test labels that a run was measured with."""
     table = run.per_query()
     columns = (table[name].to_pylist() for name in ("query_id", "relevant", "grades"))
     return {
@@ -202,7 +245,7 @@ def _labels(run: Run) -> dict[str, dict[str, int]]:
 def _figures(group: Group, name: str, labels: Labels) -> LabelFigures:
     """Measure a method with labels; a query's value is its mean over the seeds."""
     base, final = (
-        np.mean([_measured(run, model, labels) for run in group.runs], axis=0) for model in MODELS
+        np.mean([measured(run, model, labels) for run in group.runs], axis=0) for model in MODELS
     )
     return LabelFigures(
         method=group.method,
@@ -211,10 +254,11 @@ def _figures(group: Group, name: str, labels: Labels) -> LabelFigures:
         base=dict(zip(CORRECTED, base.mean(axis=1).tolist(), strict=True)),
         final=dict(zip(CORRECTED, final.mean(axis=1).tolist(), strict=True)),
         changes=dict(zip(CORRECTED, map(Change.of, final - base), strict=True)),
+        decided=all(run.settings["decisions"] for run in group.runs),
     )
 
 
-def _measured(run: Run, model: str, labels: Labels) -> NDArray[np.float64]:
+def measured(run: Run, model: str, labels: Labels) -> NDArray[np.float64]:
     """Measure the best documents of a model: float64 ``[measures, labelled queries]``."""
     table = run.per_query()
     documents = table[column(model, "documents")].to_pylist()

@@ -1,10 +1,9 @@
-"""Write a report: one file from one template. Its tables also go to the terminal."""
+"""Write a report: one file from one template."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files as resources
 from pathlib import Path
@@ -15,14 +14,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from opera.core.arguments import expand_paths, flag, text, user_path
-from opera.core.figures import DEFAULT_MEASURES, PRIMARY, RECALL, in_points, points
+from opera.core.errors import SettingError
+from opera.core.figures import PRIMARY, points
 from opera.core.files import check_output, is_page, replace_file
 from opera.core.page import style
-from opera.core.terminal import counted
 from opera.data.mixture import ListOptions
-from opera.experiments.base_models import BaseModels, seconds_text
 from opera.experiments.charts import (
     colour,
+    forest,
     forest_plots,
     labels_chart,
     learning_charts,
@@ -30,10 +29,17 @@ from opera.experiments.charts import (
     sampling_charts,
     steps_charts,
 )
-from opera.experiments.corrected import CORRECTED, CorrectedTest
 from opera.experiments.groups import format_settings, short_name
-from opera.experiments.results import BASE, Comparison, ResultsTable, analyse_runs
-from opera.experiments.significance import PairedTest
+from opera.experiments.results import Comparison, ResultsTable, analyse_runs
+from opera.experiments.runs import RunComparison, compare_runs
+from opera.experiments.tables import (
+    base_models_table,
+    corrected_table,
+    measures_table,
+    ranks_table,
+    runs_table,
+    tables_of,
+)
 from opera.experiments.verdict import conclusion
 from opera.experiments.verdict import title as table_title
 from opera.run_folder.folder import REPORT, REPORT_FILE, SHOW_FILE, Run
@@ -46,7 +52,7 @@ MAX_TITLED = 8
 
 
 def report(
-    folder: str | Path,
+    folder: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
     *,
     baseline: str | None = None,
@@ -55,17 +61,20 @@ def report(
     skip_bad_rows: bool = False,
     overwrite: bool = False,
 ) -> Path:
-    """Write a self-contained HTML file on a run, a grid or any folder of runs.
+    """Write a self-contained HTML file on a run, a grid or any folder of runs; or on which of
+    several runs is better.
 
     Args:
-        folder: the folder to report on.
-        out: the file to write; ``None`` writes ``report.html`` in the folder, and replaces an
-            earlier report.
+        folder: the folder to report on; or several runs. Each is compared with the first, on the
+            test queries whose labels are the same in all runs.
+        out: the file to write; ``None`` writes ``report.html`` in the folder, of several runs in
+            the last, and replaces an earlier report.
         baseline: label of the method that all other methods are tested against; by default ``ft``
             if there is one, else the first method.
         decisions: one or more files of decisions about test labels, from ``opera.review(run,
             split="test")``. The report then compares the results with the given and with the
-            corrected labels. All runs must have the same test queries.
+            corrected labels. All runs of a folder must have the same test queries. Several runs are
+            compared on the corrected labels.
         encoding: encoding of these files, as for :func:`opera.load_data`.
         skip_bad_rows: leave out rows of these files that break a rule.
         overwrite: replace ``out`` if it exists; a file that the report reads is never replaced.
@@ -74,36 +83,119 @@ def report(
         The path of the file.
 
     Raises:
-        RunFolderError: if the folder holds no finished run.
+        RunFolderError: if the folder holds no finished run, or one of several is not a run.
         SettingError: if the baseline is unknown, the file is not .html, or the file exists.
-        DataError: if no decision is about test, or if a decision is about other queries.
+        DataError: if no decision is about test, or if a decision is about other queries; or if the
+            runs have no test queries in common.
 
     Examples:
         >>> opera.report("my-run").name
         'report.html'
     """
-    folder, overwrite = user_path(folder, "folder"), flag(overwrite, "overwrite")
+    folders = list(map(Path, expand_paths(folder, "folder")))
     baseline = None if baseline is None else text(baseline, "baseline")
-    files = list(map(Path, expand_paths(decisions, "decisions")))
     options = ListOptions.checked(encoding, skip_bad_rows)
-    path = folder / REPORT_FILE if out is None else user_path(out, "out")
-    if folder.is_dir():
+    files = list(map(Path, expand_paths(decisions, "decisions")))
+    path = None if out is None else user_path(out, "out")
+    overwrite = flag(overwrite, "overwrite")
+    return write_report(folders, path, baseline, files, options, overwrite)[0]
+
+
+def write_report(
+    folders: Sequence[Path],
+    out: Path | None,
+    baseline: str | None,
+    decisions: Sequence[Path],
+    options: ListOptions,
+    overwrite: bool,
+) -> tuple[Path, Comparison | RunComparison]:
+    """Write the page of :func:`report`; return its path and the analysis."""
+    path = folders[-1] / REPORT_FILE if out is None else out
+    if folders[-1].is_dir():
         replaces = overwrite or out is None
         check_output(
             path,
             "--out",
             (".html",),
             overwrite=overwrite,
-            reads=[folder, *files],
+            reads=[*folders, *decisions],
             ours=lambda file: replaces and is_page(file, REPORT),
         )
-    page = render(analyse_runs(folder, baseline, files, options), path.parent)
+    analysis = analyse(folders, baseline, decisions, options)
+    if isinstance(analysis, Comparison):
+        page = render(analysis, path.parent)
+    else:
+        page = render_runs(analysis)
     replace_file(path, partial(Path.write_text, data=page, encoding="utf-8"))
-    return path
+    return path, analysis
+
+
+def analyse(
+    folders: Sequence[Path],
+    baseline: str | None,
+    decisions: Sequence[str | Path],
+    options: ListOptions,
+) -> Comparison | RunComparison:
+    """Analyse a folder of runs, or compare several runs with each other."""
+    if len(folders) == 1:
+        return analyse_runs(folders[0], baseline, decisions, options)
+    if not folders:
+        raise SettingError("folder: pass at least one")
+    if baseline is not None:
+        raise SettingError("--baseline: several runs are compared with the first; leave it out")
+    return compare_runs(folders, decisions, options)
 
 
 def render(comparison: Comparison, folder: Path) -> str:
-    """Render the page for a folder; the same runs give the same text."""
+    """Render the page of a folder of runs, to stand in ``folder``; the same runs give the same text."""
+    return _page(
+        [run for group in comparison.groups for run in group.runs],
+        title=_title(comparison),
+        sentences=comparison.sentences,
+        shared=format_settings(comparison.shared),
+        baseline=comparison.baseline,
+        left_out=comparison.left_out,
+        ranks=ranks_table(comparison),
+        base_models=list(map(base_models_table, comparison.base_models)),
+        corrected=comparison.corrected,
+        corrected_table=comparison.corrected and corrected_table(comparison.corrected),
+        sections=[_section(comparison, table, folder) for table in comparison.final_tables()],
+    )
+
+
+def render_runs(comparison: RunComparison) -> str:
+    """Render the page that compares runs with each other."""
+    first, *others = comparison.rows
+    tests = [(row.name, row.difference) for row in others if row.difference is not None]
+    rows = [(name, 100 * test.difference, test, points(test.difference)) for name, test in tests]
+    picture = forest(
+        f"difference from {first.name}, with its 95% interval",
+        f"points of {PRIMARY}",
+        [(first.name, 0, None, "0"), *rows],
+        0,
+    )
+    section: dict[str, Any] = {
+        **{"name": "Runs", "conclusion": "", "title": comparison.tested, "pictures": [picture]},
+        **{"tables": [runs_table(comparison)], "examples": {}, "searches": None, "show": "", "other_steps": {}, "cutoffs": None},
+        **dict.fromkeys(("bullets", "labels", "sampling", "guard", "warnings"), ()),
+    }
+    return _page(
+        [row.run for row in comparison.rows],
+        title=", ".join(row.name for row in comparison.rows),
+        sentences=comparison.sentences,
+        shared="",
+        baseline=None,
+        left_out=(),
+        ranks=None,
+        base_models=(),
+        corrected=None,
+        corrected_table=None,
+        sections=[section],
+    )
+
+
+def _page(runs: Sequence[Run], **values: Any) -> str:
+    """Render the template. The versions are those of the first run."""
     environment = Environment(
         loader=PackageLoader("opera.experiments", "assets"),
         autoescape=True,
@@ -112,21 +204,14 @@ def render(comparison: Comparison, folder: Path) -> str:
         lstrip_blocks=True,
     )
     layout = (resources("opera.experiments") / "assets" / "page.css").read_text(encoding="utf-8")
-    record = comparison.groups[0].runs[0].record
+    record = runs[0].record
+    models = dict.fromkeys(run.record.model.source for run in runs)
     return environment.get_template("page.html").render(
-        title=_title(comparison),
-        models=[short_name(model) for model in comparison.models],
-        runs=sum(len(group.runs) for group in comparison.groups),
-        shared=format_settings(comparison.shared),
+        models=[short_name(model) for model in models],
+        runs=len(runs),
         versions=record.versions,
         device=record.device,
-        comparison=comparison,
-        ranks=ranks_table(comparison),
-        base_models={
-            models.conclusion: base_models_table(models) for models in comparison.base_models
-        },
-        corrected=comparison.corrected and corrected_table(comparison.corrected),
-        sections=[_section(comparison, table, folder) for table in comparison.final_tables()],
+        **values,
         colour=colour,
         primary=PRIMARY,
         style=Markup(style("palette") + layout),
@@ -189,206 +274,3 @@ def _of_run(run: Run, section: Mapping[str, Any]) -> dict[str, Any]:
         "labels": [],
         "shown_run": "",
     }
-
-
-Row = Mapping[str, str]
-INTERVAL = "95% interval"
-SECONDS = "10,000 documents"
-WITH_BM25 = f"{PRIMARY} with BM25"
-
-
-@dataclass(frozen=True)
-class ReportTable:
-    """A table.
-
-    Attributes:
-        caption: its caption.
-        columns: the headings; the first column names the row.
-        rows: formatted values by heading; a missing value leaves a blank.
-        best: the name of the row with the highest value, by heading.
-    """
-
-    caption: str
-    columns: Sequence[str]
-    rows: Sequence[Row]
-    best: Mapping[str, str] = field(default_factory=dict)
-
-    def cells(self, row: Row) -> list[tuple[str, bool]]:
-        """The formatted values of a row after its name, and whether they are the highest."""
-        first, *names = self.columns
-        return [(row.get(name, ""), self.best.get(name) == row[first]) for name in names]
-
-
-def tables_of(comparison: Comparison, table: ResultsTable) -> list[ReportTable]:
-    """Return the tables for one data set and number of steps: quality, cost, guard."""
-    guards = [_guard(table)] if any(row.guard for row in table.rows) else []
-    return [_quality(comparison, table), _cost(table), *guards]
-
-
-def ranks_table(comparison: Comparison) -> ReportTable | None:
-    """Return the average ranks; ``None`` with a single data set and base model."""
-    ranks = comparison.ranks
-    if not ranks:
-        return None
-    blocks = "data sets and base models" if comparison.base_models else "data sets"
-    return ReportTable(
-        f"average rank over the {blocks}, at the largest number of steps of each; 1 is best",
-        ["method", *ranks],
-        [
-            {"method": m, **{name: f"{ranks[name][m]:.2f}" for name in ranks}}
-            for m in ranks[PRIMARY]
-        ],
-    )
-
-
-def base_models_table(models: BaseModels) -> ReportTable:
-    """Return the quality before and after training, and the costs, of each base model."""
-    columns = ["base model", "trained with", "before", "after", "points", INTERVAL]
-    rows = []
-    for row in models.rows:
-        cells = {
-            "base model": row.model,
-            "trained with": row.method,
-            "before": row.base.in_points(),
-            "after": row.final.in_points(),
-            **({} if row.gain is None else _points(row.gain)),
-        }
-        if (encoding := row.encoding) is not None:
-            cells |= {
-                SECONDS: seconds_text(encoding.seconds),
-                "dimension": f"{encoding.dimension:,}",
-                "MB": f"{encoding.megabytes:,.1f}",
-            }
-        rows.append(cells)
-    if any(SECONDS in row for row in rows):
-        columns += [SECONDS, "dimension", "MB"]
-    caption = f"base models on {models.name}: {PRIMARY} before and after training"
-    best = {"after": models.best.model}
-    return ReportTable(caption, columns, rows, best)
-
-
-def measures_table(run: Run) -> ReportTable:
-    """Return the measures of a single run's models, and their change."""
-    headings = {
-        **{"bm25": "BM25", "base": "base model", "fine_tuned": "fine-tuned"},
-        **{"final": "final model", "hybrid": "final + BM25"},
-    }
-    models = {model: heading for model, heading in headings.items() if model in run.measures}
-    if run.measures.get("fine_tuned") == run.measures["final"]:
-        del models["fine_tuned"]
-    summary, guard = run.summary, run.record.guard
-    names = dict.fromkeys([*DEFAULT_MEASURES, *([] if guard is None else [guard.measure])])
-    changes = summary.changes
-    columns = ["measure", *models.values(), "points", INTERVAL]
-    if "hybrid" in models:  # last, since the points compare the final with the base model
-        columns.append(columns.pop(columns.index(models["hybrid"])))
-    rows = [
-        {
-            "measure": name,
-            **{heading: in_points(run.measures[model][name]) for model, heading in models.items()},
-            "points": points(run.measures["final"][name] - run.measures["base"][name]),
-            INTERVAL: changes[name].interval_in_points() if name in changes else "",
-        }
-        for name in names
-    ]
-    return ReportTable(counted(summary.queries, "test query"), columns, rows)
-
-
-def corrected_table(corrected: CorrectedTest) -> ReportTable:
-    """Return the results with the given and with the corrected labels."""
-    primary, *others = CORRECTED
-    columns = ["method", "labels", "queries", primary, "points", INTERVAL, *others]
-    rows = [
-        {
-            "method": figures.method,
-            "labels": figures.labels,
-            "queries": f"{figures.queries:,}",
-            "points": points(figures.changes[PRIMARY].difference),
-            INTERVAL: figures.changes[PRIMARY].interval_in_points(),
-            **{
-                name: f"{in_points(figures.base[name])} → {in_points(figures.final[name])}"
-                for name in CORRECTED
-            },
-        }
-        for figures in corrected.figures
-    ]
-    return ReportTable("base model → final model", columns, rows)
-
-
-def _quality(comparison: Comparison, table: ResultsTable) -> ReportTable:
-    against = comparison.baseline
-    columns = ["method", PRIMARY, RECALL]
-    caption = f"quality after {table.trained}, {table.tested}"
-    if against is not None:
-        caption += f"; points of {PRIMARY} against {against}, p and 95% interval Holm-corrected"
-        columns += ["points", INTERVAL, "p"]
-    columns += ["points vs base", "p vs base"]
-    if table.bm25 is not None:
-        columns.append(WITH_BM25)
-    untrained = {"BM25": table.bm25, BASE: table.base}
-    rows = [_means(name, means) for name, means in untrained.items() if means is not None]
-    for row in table.rows:
-        measures = {name: row.measures[name].in_points() for name in (PRIMARY, RECALL)}
-        values = {"method": row.method, **measures}
-        if row.hybrid is not None:
-            values[WITH_BM25] = row.hybrid.in_points()
-        if (test := row.tests.get(PRIMARY)) is not None:
-            values |= {**_points(test), "p": _p_value(test)}
-        if (gain := row.gain) is not None:
-            values |= {"points vs base": points(gain.difference), "p vs base": _p_value(gain)}
-        rows.append(values)
-    best = {measure: table.best(measure) for measure in (PRIMARY, RECALL)}
-    return ReportTable(caption, columns, rows, best)
-
-
-def _means(name: str, means: Mapping[str, float]) -> dict[str, str]:
-    """The row of a model that was not trained."""
-    return {"method": name, **{measure: in_points(means[measure]) for measure in (PRIMARY, RECALL)}}
-
-
-def _points(test: PairedTest) -> dict[str, str]:
-    """A difference and its interval, in points."""
-    return {"points": points(test.difference), INTERVAL: test.interval_in_points}
-
-
-def _cost(table: ResultsTable) -> ReportTable:
-    caption = f"training time, {table.trained}"
-    columns = ["method", "ms per step", "seconds of training"]
-    if len(table.rows) > 1:
-        columns.append("against baseline")
-    rows = [
-        {
-            "method": row.method,
-            "ms per step": f"{1000 * row.seconds_per_step:,.0f}",
-            "seconds of training": f"{row.training_seconds:,.0f}",
-            "against baseline": "" if row.step_ratio is None else f"× {row.step_ratio:.2f}",
-        }
-        for row in table.rows
-    ]
-    return ReportTable(caption, columns, rows)
-
-
-def _guard(table: ResultsTable) -> ReportTable:
-    seeds, measures = ("λ by seed", "dev by seed"), (f"{PRIMARY} fine-tuned", f"{PRIMARY} final")
-    columns = ["method", *seeds, *measures, "points", INTERVAL]
-    rows = []
-    for row in table.rows:
-        if (guard := row.guard) is None:
-            continue
-        values = {
-            "method": row.method,
-            "λ by seed": " ".join(f"{weight:g}" for weight in guard.mixing_weights),
-            "dev by seed": " ".join(guard.dev_verdicts),
-            f"{PRIMARY} final": row.measures[PRIMARY].in_points(),
-        }
-        if guard.fine_tuned is not None:
-            values[f"{PRIMARY} fine-tuned"] = guard.fine_tuned[PRIMARY].in_points()
-        if (test := guard.against_fine_tuned) is not None:
-            values |= _points(test)
-        rows.append(values)
-    caption = f"the guard's choices, {table.trained}; points: final model against fine-tuned model"
-    return ReportTable(caption, columns, rows)
-
-
-def _p_value(test: PairedTest) -> str:
-    return "< 0.0001" if test.t_test_holm < 1e-4 else f"{test.t_test_holm:.2g}"

@@ -248,6 +248,14 @@ class Comparison:
         ]
 
     @property
+    def sentences(self) -> list[str]:
+        """Say how good the models are on corrected test labels, and which base model to use,
+        without the full stops.
+        """
+        corrected = [] if self.corrected is None else self.corrected.sentences
+        return [*corrected, *(models.conclusion for models in self.base_models)]
+
+    @property
     def worse(self) -> bool:
         """Whether the nDCG@10 of a method is measurably below that of its base model."""
         return any(row.gain and row.gain.high < 0 for table in self.tables for row in table.rows)
