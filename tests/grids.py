@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
 from opera.core.arguments import RUN_FILE
-from opera.core.figures import DEFAULT_MEASURES, RECALL
+from opera.core.figures import DEFAULT_MEASURES, PRIMARY, RECALL
 from opera.experiments.groups import Group, find_runs, group_runs
 from opera.experiments.plan import PlannedRun, plan_grid
 from opera.run_folder.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RunWriter
@@ -124,8 +124,9 @@ def planned(out: Path, **changes: Any) -> list[PlannedRun]:
     return plan_grid(out=out, **parts)
 
 
-def finish_planned(cell: PlannedRun, model: Path | None = None, ndcg: float = 0.5) -> None:
-    """Write the run that a cell would leave, with the identity of the model and data if there is a model."""
+def finish_planned(cell: PlannedRun, model: Path | None = None, ndcg: float = 0.5, base: float | None = None) -> None:
+    """Write the run that a cell would leave, with the identity of the model and data if there is a model, and with the
+    base model's values by query if ``base`` is their mean."""
     identity = None
     if model is not None:
         from small_runs import prepare
@@ -137,7 +138,11 @@ def finish_planned(cell: PlannedRun, model: Path | None = None, ndcg: float = 0.
         cell.values,
         data=cell.data,
         measures={when: dict.fromkeys(MEASURES, ndcg) for when in ("base", "final")},
-        per_query={"query_id": list("abcde"), **{f"final {name}": values for name in MEASURES}},
+        per_query={
+            "query_id": list("abcde"),
+            **{f"final {name}": values for name in MEASURES},
+            **({} if base is None else {f"base {PRIMARY}": values + base - ndcg + np.linspace(0, 0.01, 5)}),
+        },
         model=str(model or cell.model),
         identity=identity,
     )

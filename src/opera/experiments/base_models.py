@@ -176,5 +176,5 @@ def _change(test: PairedTest) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Write seconds with two digits, or as a whole number."""
-    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:,.0f} s"
+    """Write seconds with two decimals below 10, else without."""
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:,.0f} s"

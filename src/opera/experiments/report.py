@@ -110,6 +110,8 @@ def write_report(
     overwrite: bool,
 ) -> tuple[Path, Comparison | RunComparison]:
     """Write the page of :func:`report`; return its path and the analysis."""
+    if not folders:
+        raise SettingError("folder: pass at least one")
     path = folders[-1] / REPORT_FILE if out is None else out
     if folders[-1].is_dir():
         replaces = overwrite or out is None
@@ -139,8 +141,6 @@ def analyse(
     """Analyse a folder of runs, or compare several runs with each other."""
     if len(folders) == 1:
         return analyse_runs(folders[0], baseline, decisions, options)
-    if not folders:
-        raise SettingError("folder: pass at least one")
     if baseline is not None:
         raise SettingError("--baseline: several runs are compared with the first; leave it out")
     return compare_runs(folders, decisions, options)

@@ -30,7 +30,7 @@ class ComparedRun:
     """One run's row.
 
     Attributes:
-        name: its folder, as short as it is unique.
+        name: the name of its folder; its method or path, if several folders have the same name.
         method: its method, with the settings that differ between the runs.
         run: the run.
         base: the measures of its base model.
@@ -170,7 +170,8 @@ def _rows(runs: Sequence[Run], labels: Labels) -> list[ComparedRun]:
     """Measure the runs with the same labels."""
     values = [[measured(run, model, labels) for model in MODELS] for run in runs]
     primary = CORRECTED.index(PRIMARY)
-    names, methods = _names(runs), _methods(runs)
+    methods = _methods(runs)
+    names = _names(runs, methods)
     differences = corrected_tests(
         {
             name: final[primary] - values[0][1][primary]
@@ -191,10 +192,10 @@ def _rows(runs: Sequence[Run], labels: Labels) -> list[ComparedRun]:
     ]
 
 
-def _names(runs: Sequence[Run]) -> list[str]:
-    """Name runs by their folders, or by their paths if folders have the same name."""
-    names = [run.path.resolve().name for run in runs]
-    return names if len({*names}) == len(names) else [str(run.path) for run in runs]
+def _names(runs: Sequence[Run], methods: list[str]) -> list[str]:
+    """Name runs by their folders, else by their methods, else by their paths."""
+    choices = [run.path.resolve().name for run in runs], methods, [str(run.path) for run in runs]
+    return next(names for names in choices if len({*names}) == len(runs))
 
 
 def _methods(runs: Sequence[Run]) -> list[str]:

@@ -251,7 +251,7 @@ def test_several_models_have_folders_and_runs_of_one_model_stay_where_they_are(t
         return [str(cell.folder.relative_to(tmp_path)) for cell in cells]
 
     assert folders("a/m") == ["x/ft/steps10/seed0"]
-    assert folders("a/m", "b/m", "o:m") == ["m/x/ft/steps10/seed0", "m-2/x/ft/steps10/seed0", "m-3/x/ft/steps10/seed0"]
+    assert folders("a/m", "b/m") == ["m/x/ft/steps10/seed0", "m-2/x/ft/steps10/seed0"]
     for cell in planned(tmp_path, models=["a/m"], methods=["ft"], seeds=[0]):
         finish_planned(cell, ndcg=0.4)
     assert folders("a/m", "b/m") == ["x/ft/steps10/seed0", "m-2/x/ft/steps10/seed0"], "more models"
@@ -259,6 +259,35 @@ def test_several_models_have_folders_and_runs_of_one_model_stay_where_they_are(t
         finish_planned(cell)
     (cell,) = planned(tmp_path / "two", models=["b/m"], methods=["ft"], seeds=[0])
     assert cell.folder == tmp_path / "two/m-2/x/ft/steps10/seed0", "fewer models"
+
+
+def test_base_models_are_compared_and_measured_once(compare, beir, static_model, bert_model, tmp_path):
+    out, models = tmp_path / "grid", [str(static_model), str(bert_model)]
+    cells = planned(out, data=[str(beir)], models=models, methods=["ft"], seeds=[0])
+    for cell, ndcg in zip(cells, (0.5, 0.2), strict=True):
+        finish_planned(cell, Path(cell.model), ndcg, base=0.3)
+        shutil.copytree(cell.model, cell.folder / "model")
+    names = [model.rsplit("/", 2)[-1] for model in models]
+    assert names == ["model", "model"], "both have the same name"
+    comparison = opera.compare(beir, model=models, out=out, **ONE)
+    (found,) = comparison.base_models
+    rows = {row.model: row for row in found.rows}
+    assert {name: row.encoding.dimension for name, row in rows.items()} == {"model": 24, "model-2": 32}
+    weights = static_model.rglob("*.safetensors")
+    assert rows["model"].encoding.megabytes == sum(file.stat().st_size for file in weights) / 1e6
+    assert all(row.encoding.seconds > 0 and row.encoding.documents == 120 for row in found.rows)
+    assert comparison.worse, "of the second model"
+    written = (out / "models.json").stat().st_mtime_ns
+    options = ["--out", out, "--methods", "ft", "--seeds", "0", "--steps", "10"]
+    both = [word for model in models for word in ("--model", model)]
+    done = compare(beir, *both, *options, "--fail-if-worse", status=3)
+    assert f"topics: {found.conclusion}." in " ".join(done.stdout.split())
+    assert json.loads(compare(beir, *both, *options, "--json").stdout)["base_models"][0]["recommended"] == "model"
+    assert (out / "models.json").stat().st_mtime_ns == written
+    plan = json.loads(compare(beir, *both, *options, "--plan", "--json").stdout)
+    assert [run["model"] for run in plan["runs"]] == models
+    page = opera.report(out).read_text()
+    assert 0 < page.index(found.conclusion) < page.index("topics with model")
 
 
 def test_a_shared_setting_of_a_method_applies_to_the_methods_that_have_it(tmp_path):
