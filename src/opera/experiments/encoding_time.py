@@ -87,11 +87,14 @@ def measure_models(grid: Grid) -> None:
 
 def measured(run: Run, data: Mixture) -> EncodingRecord:
     """Encode some documents with the final model of a run, and measure the time."""
-    from opera.retrieval.encoder import open_encoder  # imports torch
+    from opera.retrieval.device import pick_device  # imports torch
+    from opera.retrieval.encoder import Encoder
+    from opera.retrieval.models import load_model
 
     corpus = data.joined.corpus
     rows = np.linspace(0, len(corpus) - 1, min(DOCUMENTS, len(corpus))).astype(np.int64)
-    texts, encoder = corpus.texts(rows), open_encoder(run.model_path, run.settings["precision"])
+    model, precision = load_model(run.model_path, pick_device()), run.settings["precision"]
+    texts, encoder = corpus.texts(rows), Encoder(model, precision)
     encoder.encode(texts[:WARM_UP], "document")
     times: list[float] = []
     while sum(times) < LEAST_SECONDS:

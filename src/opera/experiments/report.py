@@ -183,14 +183,9 @@ def render_runs(comparison: RunComparison) -> str:
         [row.run for row in comparison.rows],
         title=", ".join(row.name for row in comparison.rows),
         sentences=comparison.sentences,
-        shared="",
-        baseline=None,
-        left_out=(),
-        ranks=None,
-        base_models=(),
-        corrected=None,
-        corrected_table=None,
         sections=[section],
+        **dict.fromkeys(("baseline", "shared", "ranks", "corrected", "corrected_table")),
+        **dict.fromkeys(("left_out", "base_models"), ()),
     )
 
 

@@ -287,7 +287,7 @@ def test_base_models_are_compared_and_measured_once(compare, beir, static_model,
     plan = json.loads(compare(beir, *both, *options, "--plan", "--json").stdout)
     assert [run["model"] for run in plan["runs"]] == models
     page = opera.report(out).read_text()
-    assert 0 < page.index(found.conclusion) < page.index("topics with model")
+    assert 0 < page.index(f"<p>{found.conclusion}.</p>") < page.index('<p class="over">topics with model')
 
 
 def test_a_shared_setting_of_a_method_applies_to_the_methods_that_have_it(tmp_path):
