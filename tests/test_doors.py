@@ -10,8 +10,8 @@ from doors import DOORS, TRAINING, cell, of_command, of_function, shared_options
 from opera.config.training import TrainSettings
 from opera.core.figures import DEFAULT_MEASURES
 
-ON_COMMANDS = {"json", "config", "set", "trainer", "plan"}
-"""What only a command needs: the format of its output, and texts in place of values."""
+ON_COMMANDS = {"json", "config", "set", "trainer", "plan", "fail_if_worse"}
+"""What only a command needs: the format of its output, its exit status, and texts in place of values."""
 TABLES = {"pairs", "documents", "queries"}
 """A function takes loaded data: ``opera.load_data(pairs=...)``."""
 OTHERWISE = {("evaluate", "overwrite")}

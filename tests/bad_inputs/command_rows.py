@@ -92,6 +92,10 @@ COMPARING = [
 --also data => data: is given twice; pass each data set once
 --also none =~ none: no such file or folder.*
 --seeds 0,0 => --seeds: 0 is given twice
+--model ./model => --model: model is given twice
+--model none/of/these => none/of/these: no such model folder
+--model other --query-vectors q.npy --document-vectors d.npy => --model: names the vectors of --query-vectors; pass
+    it once
 --methods ft,FT => --methods: ft is given twice
 --methods 'sp:k=\x1b[31m0.5' => sp:k=\\x1b[31m0.5: becomes the name of a folder, so it must not hold spaces,
     slashes or control characters; use --set for such settings
@@ -100,6 +104,9 @@ COMPARING = [
     """),
 
     Bad("report grid --baseline dp", "--baseline dp: no run has this label; the labels are ft, rp:k=0.5", with_grid),
+    Bad("report run data --json", "data: not a run folder: it has no run.json of OPERA", with_run),
+    Bad("report run ./run", "GRID|RUN: run is given twice", with_run),
+    Bad("report run data --baseline ft", "--baseline: several runs are compared with the first; leave it out", with_run),
 ]  # fmt: skip
 
 ROWS = [*COMMANDS, *TRAINING, *MEASURING, *COMPARING]
