@@ -106,7 +106,8 @@ COMPARING = [
     Bad("report grid --baseline dp", "--baseline dp: no run has this label; the labels are ft, rp:k=0.5", with_grid),
     Bad("report run data --json", "data: not a run folder: it has no run.json of OPERA", with_run),
     Bad("report run ./run", "GRID|RUN: run is given twice", with_run),
-    Bad("report run data --baseline ft", "--baseline: several runs are compared with the first; leave it out", with_run),
+    Bad("report run data --baseline ft", "--baseline: several runs are compared with the first; leave it out",
+        with_run),
 ]  # fmt: skip
 
 ROWS = [*COMMANDS, *TRAINING, *MEASURING, *COMPARING]
