@@ -253,7 +253,10 @@ class Comparison:
         without the full stops.
         """
         corrected = [] if self.corrected is None else self.corrected.sentences
-        return [*corrected, *(models.conclusion for models in self.base_models)]
+        several = len(self.base_models) > 1
+        titles = [f"{models.name}: " if several else "" for models in self.base_models]
+        conclusions = [models.conclusion for models in self.base_models]
+        return [*corrected, *map("".join, zip(titles, conclusions, strict=True))]
 
     @property
     def worse(self) -> bool:
