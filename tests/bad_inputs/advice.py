@@ -22,9 +22,11 @@ DATA = "train inspect compare evaluate mine score"
 ADVISED = {
     "--also": "train",
     "--base": "show",
+    "--clean": "review",
     "--columns": f"{DATA} pairs",
     "--cutoff": "search",
     "--data": "export show",
+    "--decisions": "review",
     "--document-vectors": "train",
     "--encoding": f"{DATA} pairs report",
     "--expected-documents": "train compare",

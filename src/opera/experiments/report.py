@@ -147,7 +147,7 @@ def analyse(
 
 
 def render(comparison: Comparison, folder: Path) -> str:
-    """Render the page of a folder of runs, to stand in ``folder``; the same runs give the same text."""
+    """Render the page of a folder of runs, for ``folder``; the same runs give the same text."""
     return _page(
         [run for group in comparison.groups for run in group.runs],
         title=_title(comparison),
@@ -176,7 +176,14 @@ def render_runs(comparison: RunComparison) -> str:
     )
     section: dict[str, Any] = {
         **{"name": "Runs", "conclusion": "", "title": comparison.tested, "pictures": [picture]},
-        **{"tables": [runs_table(comparison)], "examples": {}, "searches": None, "show": "", "other_steps": {}, "cutoffs": None},
+        **{
+            "tables": [runs_table(comparison)],
+            "examples": {},
+            "searches": None,
+            "show": "",
+            "other_steps": {},
+            "cutoffs": None,
+        },
         **dict.fromkeys(("bullets", "labels", "sampling", "guard", "warnings"), ()),
     }
     return _page(
