@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from opera.deployment.export import export as export
     from opera.deployment.push import push as push
     from opera.diagnostics.inspect import inspect as inspect
+    from opera.diagnostics.review import review as review
     from opera.experiments.compare import compare as compare
     from opera.experiments.report import report as report
     from opera.retrieval.search import search as search
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from opera.run.evaluate import evaluate as evaluate
     from opera.run.show import show as show
     from opera.run_folder.folder import Run as Run
-    from opera.run_folder.review import review as review
     from opera.training.corpus_pairs import pairs as pairs
     from opera.training.export import mine as mine
     from opera.training.export import score as score
@@ -54,7 +54,7 @@ _MODULES = {
     "load_data": "opera.data",
     "cache": "opera.core.cache",
     "recipe": "opera.config.recipe",
-    "review": "opera.run_folder.review",
+    "review": "opera.diagnostics.review",
     "show": "opera.run.show",
     "report": "opera.experiments.report",
     "RetrievalData": "opera.data",

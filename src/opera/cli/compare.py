@@ -312,15 +312,38 @@ def review(
     with_missing: Annotated[
         bool, typer.Option("--with-missing", help="--clean adds a row for each missing pair")
     ] = False,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge",
+            help="a model that suggests decisions: a cross-encoder's folder or hub id, or "
+            "openai:MODEL at OPENAI_BASE_URL, which gets the texts",
+        ),
+    ] = None,
+    judge_pairs: Annotated[
+        int, typer.Option("--judge-pairs", help="maximum number of pairs to judge")
+    ] = 500,
+    judge_thresholds: Annotated[
+        str | None,
+        typer.Option(
+            "--judge-thresholds",
+            help="scores below LOW mean wrong, above HIGH correct; auto: from the pairs that "
+            "training trusts most and least",
+            metavar="LOW:HIGH",
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="send texts to openai:MODEL without a question")
+    ] = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a page to review labels that look wrong, missing labels, and test queries that changed.
     The page opens from disk and saves your decisions. Or write the data without wrong pairs.
     """
+    from opera.diagnostics.review import next_step
+    from opera.diagnostics.review import review as write_review
     from opera.run_folder.folder import Run
-    from opera.run_folder.review import next_step
-    from opera.run_folder.review import review as write_review
 
     file = write_review(
         run,
@@ -330,6 +353,10 @@ def review(
         clean=clean,
         decisions=decisions or (),
         with_missing=with_missing,
+        judge=judge,
+        judge_pairs=judge_pairs,
+        judge_thresholds=judge_thresholds,
+        yes=yes,
         overwrite=overwrite,
     )
     if clean is not None:
@@ -347,5 +374,7 @@ def review(
         screen.lines(f"{shown_path(file)}: {advice}; then")
         screen.commands(step.command)
 
-    values = {"file": str(file), "next": advice, "command": step.command}
+    values: dict[str, Any] = {"file": str(file), "next": advice, "command": step.command}
+    if (record := Run.open(run).judge(split)) is not None:
+        values["judge"] = {"name": record.judge, **record.counts()}
     show(as_json, lambda: values, print_next_step)

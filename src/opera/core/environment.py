@@ -142,6 +142,7 @@ EXTRAS = {
     "model2vec": ("model2vec", "static"),
     "skeletoken": ("skeletoken", "static"),
     "openpyxl": ("openpyxl", "excel"),
+    "openai": ("openai", "judge"),
 }
 """By module: the requirement for pip, and OPERA's extra that contains it."""
 

@@ -205,8 +205,20 @@ def test_items(labelled: Labelled, best_rank: IntArray, why: Sequence[str], seed
     }
 
 
-COLUMNS = ("query_id", "doc_id", "decision", "split", "first_rank", "list", "query", "document")
+COLUMNS = (
+    "query_id",
+    "doc_id",
+    "decision",
+    "judge",
+    "split",
+    "first_rank",
+    "list",
+    "query",
+    "document",
+)
 SUFFIXES = (".html", ".csv")
+ADDED = ("missing", "correct")
+"""The list and the opinion that add a label."""
 MISSING_FRACTION, CHANGED_FRACTION = 0.2, 0.1
 """Fractions of a page for missing labels and for changed queries."""
 
@@ -233,6 +245,20 @@ def chosen_items(contents: Mapping[str, Any], changed: Mapping[str, Any], items:
     ]
 
 
+def with_suggestions(items: Sequence[Item], opinions: Mapping[str, str | None]) -> list[Item]:
+    """Add the decision that a judge suggests to each item, as ``judge``.
+
+    Args:
+        items: from :func:`chosen_items`.
+        opinions: by the id of the item; a document without a label is wrong or correct too.
+    """
+    suggestions = [opinions.get(item["id"]) for item in items]
+    return [
+        {**item, "judge": "missing" if (item["list"], opinion) == ADDED else opinion}
+        for item, opinion in zip(items, suggestions, strict=True)
+    ]
+
+
 class NextStep(NamedTuple):
     """What to do with the decisions of a page.
 
@@ -252,22 +278,24 @@ def write_review(
     contents: Mapping[str, Any],
     items: list[dict[str, Any]],
     next_step: NextStep,
+    judge: str | None = None,
 ) -> None:
     """Write a page, or a table with an empty column ``decision`` if the file ends in ``.csv``.
 
-    For the other arguments, see :func:`page`.
+    For the other arguments, see :func:`page`. With a judge, a table has the column ``judge``.
     """
     if file.suffix == ".csv":
         replace_file(file, partial(_write_table, split=split, items=items))
     else:
-        text = page(title, split, contents, items, next_step)
+        text = page(title, split, contents, items, next_step, judge)
         replace_file(file, partial(Path.write_bytes, data=text))
 
 
 def _write_table(file: Path, split: str, items: list[dict[str, Any]]) -> None:
     listed = [item for item in items if item["list"] != "changed"]
     user_columns = list(dict.fromkeys(chain.from_iterable(item.get("row", ()) for item in listed)))
-    columns = [*COLUMNS, *user_columns]
+    is_judged = any("judge" in item for item in listed)
+    columns = [name for name in COLUMNS if name != "judge" or is_judged] + user_columns
     rows = [
         {name: {**item, **item.get("row", {}), "split": split}.get(name) for name in columns}
         for item in listed
@@ -284,6 +312,7 @@ def page(
     contents: Mapping[str, Any],
     items: list[dict[str, Any]],
     next_step: NextStep,
+    judge: str | None = None,
 ) -> bytes:
     """Return the HTML page.
 
@@ -293,6 +322,7 @@ def page(
         contents: ``strata`` with their numbers of pairs, and OPERA's ``estimate``.
         items: from :func:`chosen_items`.
         next_step: what the page advises after the decisions are saved.
+        judge: the name of the judge, if items have its suggestions.
     """
     # The browser stores decisions under this key, which does not depend on the number of items.
     pairs = [(pair["query_id"], pair["doc_id"]) for pair in contents["pairs"]]
@@ -305,6 +335,7 @@ def page(
         "estimate": contents["estimate"],
         "items": items,
         "next": next_step._asdict(),
+        "judge": judge,
         "key": hashlib.sha256(identity.encode()).hexdigest()[:16],
     }
     template = files("opera.labels").joinpath("review.html").read_text(encoding="utf-8")

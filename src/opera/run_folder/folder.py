@@ -12,6 +12,7 @@
       review.json         the items of opera review
       review.html, test_review.html  the pages of opera review
       show.html           the page of opera show
+      judge.json          the opinions of opera review --judge
       trace.parquet       a row per step
       draws.parquet       the pairs that each step sampled
       skipped_rows.csv    rows of tables that were left out: file, line, reason, text
@@ -46,7 +47,13 @@ from opera.core.files import replace_file, replace_folder, write_parquet, writin
 from opera.core.terminal import counted, log
 from opera.data.delimited_tables import with_apostrophes
 from opera.run_folder.reading import read_model, read_object, read_table
-from opera.run_folder.record import RunMeasures, RunRecord, TrainingRecord
+from opera.run_folder.record import (
+    JudgeRecord,
+    JudgeRecords,
+    RunMeasures,
+    RunRecord,
+    TrainingRecord,
+)
 from opera.run_folder.summary import RunSummary, headlines, run_html
 
 MEASURES_FILE = "measures.json"
@@ -57,6 +64,7 @@ SUSPICIOUS_FILE = "suspicious_pairs.csv"
 LOG_FILE = "run.log"
 REVIEW_ITEMS_FILE = "review.json"
 REVIEW_FILE, TEST_REVIEW_FILE, SHOW_FILE = "review.html", "test_review.html", "show.html"
+JUDGE_FILE = "judge.json"
 TRACE_FILE = "trace.parquet"
 DRAWS_FILE = "draws.parquet"
 SKIPPED_FILE = "skipped_rows.csv"
@@ -86,6 +94,7 @@ RUN_NAMES = (
     REVIEW_FILE,
     TEST_REVIEW_FILE,
     SHOW_FILE,
+    JUDGE_FILE,
     TRACE_FILE,
     DRAWS_FILE,
     SKIPPED_FILE,
@@ -261,6 +270,16 @@ class Run:
         """
         self.check_finished()
         return read_object(self.path / REVIEW_ITEMS_FILE)
+
+    def judge(self, split: str) -> JudgeRecord | None:
+        """Return the opinions of the last judge about the labels of a split, if there are any.
+
+        Raises:
+            RunFolderError: if the file is damaged.
+        """
+        path = self.path / JUDGE_FILE
+        records = read_model(path, JudgeRecords) if os.path.lexists(path) else JudgeRecords()
+        return records.train if split == "train" else records.test
 
 
 class RunWriter:

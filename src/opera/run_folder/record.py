@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -382,3 +383,31 @@ class RunRecord(RecordPart):
                 "--overwrite"
             )
         return read_model(path, cls, values)
+
+
+Opinion = Literal["wrong", "correct"] | None
+"""A judge's opinion about a pair; ``None``: the judge cannot tell."""
+
+
+class JudgeRecord(RecordPart):
+    """The opinions of a judge about the items of a review.
+
+    Attributes:
+        judge: its name, and the host if it is a language model.
+        opinions: by the id of the item.
+    """
+
+    judge: str
+    opinions: dict[str, Opinion]
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of items by opinion: ``wrong``, ``correct`` and ``none``."""
+        opinions = Counter(self.opinions.values())
+        return {name or "none": opinions[name] for name in ("wrong", "correct", None)}
+
+
+class JudgeRecords(RecordPart):
+    """The contents of ``judge.json``: the opinions about the labels of each split."""
+
+    train: JudgeRecord | None = None
+    test: JudgeRecord | None = None

@@ -12,8 +12,12 @@ from opera.core.arguments import expand_paths, flag, user_path, whole_number
 from opera.core.errors import SettingError, raise_first
 from opera.core.files import check_output
 from opera.data.names import command_words, source_name, source_title
-from opera.labels.review import SUFFIXES, NextStep, chosen_items, write_review
+from opera.diagnostics.judge import JudgeOptions, ask_judge, read_thresholds
+from opera.labels.review import SUFFIXES, NextStep, chosen_items, with_suggestions, write_review
 from opera.run_folder.folder import RECIPE_FILE, REVIEW_FILE, TEST_REVIEW_FILE, Run
+
+JUDGE_PAIRS = 500
+"""A judge reads at most this many pairs by default."""
 
 
 def review(
@@ -25,6 +29,10 @@ def review(
     clean: str | Path | None = None,
     decisions: str | Path | Sequence[str | Path] = (),
     with_missing: bool = False,
+    judge: str | Path | None = None,
+    judge_pairs: int = JUDGE_PAIRS,
+    judge_thresholds: str | tuple[float, float] | None = None,
+    yes: bool = False,
     overwrite: bool = False,
 ) -> Path:
     """Write a page to review a finished run; or, with ``clean``, write its data without the pairs
@@ -46,6 +54,14 @@ def review(
         decisions: the files of decisions for ``clean``; by default those that the run trained
             with.
         with_missing: whether ``clean`` adds a row for each missing pair.
+        judge: a model that suggests decisions about the items of the page: a cross-encoder, by
+            folder or hub id; or ``openai:MODEL`` at an endpoint that speaks OpenAI's protocol,
+            which gets the texts. The run's folder keeps the opinions, and later pages show them.
+        judge_pairs: the maximum number of pairs to judge, in the order of the page.
+        judge_thresholds: a cross-encoder's scores below the first mean wrong, above the second
+            correct, as ``"LOW:HIGH"`` or a pair; by default from the pairs that training trusts
+            most and least.
+        yes: whether to send texts to a language model without a question.
         overwrite: whether a file at ``out`` or ``clean`` may be replaced.
 
     Returns:
@@ -54,6 +70,7 @@ def review(
     Raises:
         SettingError: if there is no such split, or ``items`` is below 1; and for options that do
             not fit together.
+        ModelError: if the judge cannot be used.
         DataError: if the run's data are not files, or have changed.
         RunFolderError: if the folder holds no finished run.
 
@@ -64,16 +81,25 @@ def review(
     run = run if isinstance(run, Run) else Run.open(run)
     if split not in ("train", "test"):
         raise SettingError(f"split={split}: must be train or test")
+    with_missing, yes = flag(with_missing, "with_missing"), flag(yes, "yes")
+    if judge is None:
+        has_pairs, has_thresholds = judge_pairs != JUDGE_PAIRS, judge_thresholds is not None
+        raise_first(
+            SettingError,
+            (has_pairs, "--judge-pairs: needs --judge"),
+            (has_thresholds, "--judge-thresholds: needs --judge"),
+            (yes, "--yes: needs --judge"),
+        )
     if clean is not None:
         raise_first(
             SettingError,
             (out is not None, "--clean: writes data, not a page; leave --out out"),
+            (judge is not None, "--judge: needs a page; leave --clean out"),
         )
         from opera.run_folder.clean import write_clean  # a page needs no reader of data
 
         files = expand_paths(decisions, "decisions") or run.settings["decisions"] or []
         target = user_path(clean, "--clean")
-        with_missing = flag(with_missing, "with_missing")
         write_clean(run, target, files, with_missing=with_missing, overwrite=overwrite)
         return target
     raise_first(
@@ -81,17 +107,31 @@ def review(
         (bool(decisions), "--decisions: needs --clean; to use decisions, train with them"),
         (with_missing, "--with-missing: needs --clean"),
     )
-    items = whole_number(items, "items", 1)
-    contents = run.review()
+    options = None
+    if judge is not None:
+        pairs, thresholds = whole_number(judge_pairs, "judge_pairs", 1), None
+        if judge_thresholds is not None:
+            thresholds = read_thresholds(judge_thresholds)
+        options = JudgeOptions(str(judge), pairs, thresholds, yes)
     default = REVIEW_FILE if split == "train" else TEST_REVIEW_FILE
     file = run.path / default if out is None else user_path(out, "--out")
     if out is not None:
         check_output(file, "--out", SUFFIXES, overwrite=overwrite)
-    chosen = chosen_items(contents[split], contents["changed"], items)
+    _write_page(run, file, split, whole_number(items, "items", 1), options)
+    return file
+
+
+def _write_page(run: Run, file: Path, split: str, count: int, judge: JudgeOptions | None) -> None:
+    """Write a page of ``count`` items with the opinions of a judge, or with the saved ones."""
+    contents = run.review()
+    items = chosen_items(contents[split], contents["changed"], count)
+    record = run.judge(split) if judge is None else ask_judge(run, split, items, judge)
+    if record is not None:
+        items = with_suggestions(items, record.opinions)
     labels = "Labels" if split == "train" else "Test labels"
     title = f"{labels} of {source_title(run.record.data.source)} in {run.path.name}"
-    write_review(file, title, split, contents[split], chosen, next_step(run, split))
-    return file
+    name = None if record is None else record.judge
+    write_review(file, title, split, contents[split], items, next_step(run, split), name)
 
 
 def next_step(run: Run, split: str, file: str | None = None) -> NextStep:
