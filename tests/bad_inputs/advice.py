@@ -33,6 +33,8 @@ ADVISED = {
     "--help-settings": "train",
     "--int8": "export",
     "--json": "inspect",
+    "--judge": "review",
+    "--judge-thresholds": "review",
     "--lora": "train compare",
     "--lr": "train",
     "--matryoshka": "train compare",
@@ -58,6 +60,7 @@ ADVISED = {
     "--static": "export",
     "--steps": "train compare",
     "--teacher": "train compare",
+    "--yes": "review",
 }
 """The commands that have each option which a message advises: those that print the message, or the command that the
 message names."""

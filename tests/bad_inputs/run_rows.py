@@ -130,4 +130,23 @@ SHOW = [
         write("run/per_query.parquet", b"PAR1")),
 ]  # fmt: skip
 
-ROWS = [*FILES, *GRIDS, *DECISIONS, *SHOW]
+JUDGES = [
+    Bad(f"review run {options}", message, with_run)
+    for options, message in (
+        ("--judge-pairs 5", "--judge-pairs: needs --judge"),
+        ("--judge-thresholds 0:1", "--judge-thresholds: needs --judge"),
+        ("--yes", "--yes: needs --judge"),
+        ("--judge model --clean clean.csv", "--judge: needs a page; leave --clean out"),
+        ("--judge model --judge-pairs 0", "judge_pairs: must be 1 or more, got 0"),
+        *(
+            (f"--judge model --judge-thresholds={text}",
+                f"--judge-thresholds: must be LOW:HIGH, such as -2.5:1, got {text!r}")
+            for text in ("1", "2:1", "a:b", "nan:1", "1:2:3", "")
+        ),
+        ("--judge model", matching("model: cannot be loaded as a reranker \\(a cross-encoder\\): .*")),
+        ("--judge ./absent", "./absent: no such model folder"),
+        ("--judge openai:", "--judge openai: needs the name of a model, as in openai:MODEL"),
+    )
+]  # fmt: skip
+
+ROWS = [*FILES, *GRIDS, *DECISIONS, *SHOW, *JUDGES]

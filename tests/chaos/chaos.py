@@ -99,6 +99,8 @@ PLAN: list[tuple[Callable[[Trial], Row], tuple[str, ...], int]] = [
     (terminated, (*TRAININGS, "compare"), 2),
     (killed_at_changes, FILES, 14),
     (killed_at_moments, FILES, 5),
+    (killed_at_changes, ("review",), 4),
+    (killed_at_moments, ("review",), 2),
     (killed_at_changes, TRAININGS, 9),
     (killed_at_moments, TRAININGS, 5),
     (killed_at_changes, ("compare",), 4),

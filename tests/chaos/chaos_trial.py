@@ -18,6 +18,7 @@ from opera.run_folder.housekeeping import new_folder
 TESTS = Path(__file__).parents[1]
 sys.path.append(str(TESTS))
 
+from backbones import write_reranker  # noqa: E402
 from processes import Child, start  # noqa: E402
 from small_runs import weights  # noqa: E402
 from tiny_world import write_beir, write_bert_model, write_static_model  # noqa: E402
@@ -33,7 +34,7 @@ SHORT = ["--steps", "9", "--batch-size", "8", "--lr", "0.05", "--set", "temperat
 class World:
     """Where everything lies that the commands read: data, a static model, a transformer and a finished grid.
 
-    ``run`` is the run that ``train overwrite`` replaces.
+    ``run`` is the run that ``train overwrite`` replaces, and whose labels ``review`` judges.
     """
 
     home: Path
@@ -43,12 +44,15 @@ class World:
     bert = property(lambda self: self.home / "bert" / "model")
     grid = property(lambda self: self.home / "grid")
     run = property(lambda self: self.home / "run")
+    reranker = property(lambda self: self.home / "reranker" / "model")
 
     def write(self) -> None:
         """Write data and models."""
         write_beir(self.beir)
         write_static_model(self.static)
         write_bert_model(self.bert)
+        self.reranker.parent.mkdir()
+        write_reranker(self.reranker)
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,12 @@ def file_outcome(path: Path) -> Outcome:
     return {path.name: digest(path.read_bytes())}
 
 
+def review_outcome(folder: Path) -> Outcome:
+    """The opinions of a judge, and the page, whose command names the folder."""
+    page = (folder / "review.html").read_text(encoding="utf-8").replace(str(folder.parent), "")
+    return {**file_outcome(folder / "judge.json"), "page": digest(page.encode())}
+
+
 def _train(model: str, *more: str) -> Callable[[World, Path], list[str]]:
     def words(world: World, out: Path) -> list[str]:
         return ["train", str(world.beir), "--model", str(getattr(world, model)), "--out", str(out), *SHORT, *more]
@@ -114,6 +124,10 @@ def _train(model: str, *more: str) -> Callable[[World, Path], list[str]]:
 def _compare(world: World, out: Path) -> list[str]:
     words = ["compare", str(world.beir), "--model", str(world.static), "--out", str(out), *SHORT]
     return [*words, "--methods", "ft,sp:k=0.5", "--seeds", "0,1", "--json"]
+
+
+def _review(world: World, out: Path) -> list[str]:
+    return ["review", str(out), "--judge", str(world.reranker), "--judge-thresholds", "-0.1:0.1"]
 
 
 def _report(world: World, out: Path) -> list[str]:
@@ -128,7 +142,7 @@ def _file(name: str, *more: str, option: str = "--out") -> Callable[[World, Path
     return lambda world, out: [name, str(world.beir), "--model", str(world.static), option, str(out), *more]
 
 
-OVERWRITE = "train overwrite"
+OVERWRITE, REVIEW = "train overwrite", "review"
 _HARD = ("--method", "dp", "--negatives", "hard", "--range", "2:30", "--set", "refit=true")
 COMMANDS = {
     command.name: command
@@ -143,6 +157,7 @@ COMMANDS = {
         Command("evaluate", _file("evaluate", "--json", option="--run-file"), file_outcome, "ranking.trec"),
         Command("report", _report, file_outcome, "report.html"),
         Command("show", _show, file_outcome, "show.html"),
+        Command(REVIEW, _review, review_outcome, "run"),
     )
 }
 
@@ -203,7 +218,7 @@ class Trial:
         self.rng, self._calls = random.Random(name), 0
         for folder in (self.out.parent, self.cache):
             folder.mkdir(parents=True, exist_ok=True)
-        if command.name == OVERWRITE:
+        if command.name in (OVERWRITE, REVIEW):
             shutil.copytree(world.run, self.out)
 
     def start(self, fault: str = "none", at: int = NEVER, out: Path | None = None, **more: str) -> Child:

@@ -327,7 +327,7 @@ def review(
         str | None,
         typer.Option(
             "--judge-thresholds",
-            help="scores below LOW mean wrong, above HIGH correct; auto: from the pairs that "
+            help="scores up to LOW mean wrong, from HIGH correct; auto: from the pairs that "
             "training trusts most and least",
             metavar="LOW:HIGH",
         ),

@@ -39,7 +39,7 @@ class JudgeOptions(NamedTuple):
     Attributes:
         name: a cross-encoder's folder or hub id, or ``openai:`` and a model.
         pairs: the maximum number of pairs.
-        thresholds: scores below the first mean wrong, above the second correct; ``None`` for
+        thresholds: scores up to the first mean wrong, from the second on correct; ``None`` for
             those of :func:`score_thresholds`.
         yes: whether to send texts without a question.
     """
@@ -67,9 +67,9 @@ def ask_judge(run: Run, split: str, items: Sequence[Item], options: JudgeOptions
     reranker = open_reranker(expand_user(options.name, "--judge"))
     low, high = options.thresholds or _thresholds(run, reranker, options.name)
     scores = _scores(reranker, pairs)
-    log.info("%s: a score below %.4g means wrong, above %.4g correct", options.name, low, high)
+    log.info("%s: a score up to %.4g means wrong, from %.4g correct", options.name, low, high)
     opinions: dict[str, Opinion] = {
-        item["id"]: "wrong" if score < low else "correct" if score > high else None
+        item["id"]: "wrong" if score <= low else "correct" if score >= high else None
         for item, score in zip(pairs, scores.tolist(), strict=True)
     }
     return _save(run, split, JudgeRecord(judge=options.name, opinions=opinions))
@@ -171,7 +171,7 @@ def _probabilities(run: Run) -> dict[tuple[str, str], float]:
 
 
 def score_thresholds(trusted: FloatArray, doubted: FloatArray) -> tuple[float, float]:
-    """Return the scores below which a pair is wrong, and above which it is correct.
+    """Return the score up to which a pair is wrong, and the one from which it is correct.
 
     Few of the pairs that training trusts score below the first, and few of those that it doubts
     score above the second. If the scores separate both groups, pairs in the gap get no opinion.

@@ -58,7 +58,7 @@ def review(
             folder or hub id; or ``openai:MODEL`` at an endpoint that speaks OpenAI's protocol,
             which gets the texts. The run's folder keeps the opinions, and later pages show them.
         judge_pairs: the maximum number of pairs to judge, in the order of the page.
-        judge_thresholds: a cross-encoder's scores below the first mean wrong, above the second
+        judge_thresholds: a cross-encoder's scores up to the first mean wrong, from the second on
             correct, as ``"LOW:HIGH"`` or a pair; by default from the pairs that training trusts
             most and least.
         yes: whether to send texts to a language model without a question.
