@@ -144,6 +144,7 @@ JUDGES = [
             for text in ("1", "2:1", "a:b", "nan:1", "1:2:3", "")
         ),
         ("--judge model", matching("model: cannot be loaded as a reranker \\(a cross-encoder\\): .*")),
+        ("--judge ''", "--judge: must not be empty"),
         ("--judge ./absent", "./absent: no such model folder"),
         ("--judge openai:", "--judge openai: needs the name of a model, as in openai:MODEL"),
     )

@@ -9,7 +9,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,8 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Length": str(len(content))}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(content)
+        with suppress(BrokenPipeError):  # the client has given up
+            self.wfile.write(content)
 
     def log_message(self, *arguments: Any) -> None:
         """Keep standard error clean."""
@@ -254,10 +255,13 @@ def test_answers_that_are_paid_for_outlive_an_error(run, serve, monkeypatch):
 
 @pytest.mark.parametrize("status", [401, 404, 307])
 def test_an_endpoint_that_refuses_is_not_asked_again_and_no_redirect_is_followed(run, serve, status):
+    (run.path / "judge.json").write_text('{"train": {"judge": "another", "opinions": {"pairs a b": "wrong"}}}')
+    saved = run.judge("train")
     endpoint = serve(lambda body, number: status)
     with pytest.raises(opera.ModelError, match="openai:m at http") as caught:
         opera.review(run, judge="openai:m", judge_pairs=1, yes=True)
     assert len(endpoint.requests) == 1
+    assert run.judge("train") == saved, "the opinions of another judge stay until there are new ones"
     assert KEY not in str(caught.value)
 
 
@@ -388,7 +392,7 @@ def test_a_suggestion_about_a_document_without_a_label_adds_it_or_not(run, tmp_p
     (run.path / "judge.json").write_text(json.dumps(record))
     with browser_page(opera.review(run, split="test")) as page:
         page.click("text=Missing labels")
-        assert page.inner_text("#accept") == "Accept all 2 suggestions: 1 × Answers the query, 1 × Does not answer"
+        assert page.inner_text("#accept") == "Accept all 2 suggestions: 1 × Does not answer, 1 × Answers the query"
         page.click("#accept")
         with page.expect_download() as download:
             page.click("#save")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from opera.core.arguments import expand_user
+from opera.core.arguments import expand_user, flag, whole_number
 from opera.core.arrays import FloatArray
-from opera.core.errors import ModelError, SettingError
+from opera.core.errors import ModelError, SettingError, raise_first
 from opera.core.files import check_folder
 from opera.core.progress import progress
 from opera.core.terminal import log, shown
@@ -25,6 +26,8 @@ from opera.labels.review import Item
 from opera.run_folder.folder import JUDGE_FILE, Run, RunWriter
 from opera.run_folder.record import JudgeRecord, Opinion
 
+JUDGE_PAIRS = 500
+"""A judge reads at most this many pairs by default."""
 REFERENCE, FEWEST = 100, 20
 """Most and fewest pairs that training trusts, and that it doubts, for the thresholds."""
 UNUSUAL = 0.1
@@ -48,6 +51,27 @@ class JudgeOptions(NamedTuple):
     pairs: int
     thresholds: tuple[float, float] | None
     yes: bool
+
+
+def judge_options(
+    judge: str | Path | None, pairs: int, thresholds: object, yes: bool
+) -> JudgeOptions | None:
+    """Check the options of a judge; ``None`` without a judge.
+
+    Raises:
+        SettingError: for an option out of range, or without a judge.
+    """
+    pairs, yes = whole_number(pairs, "judge_pairs", 1), flag(yes, "yes")
+    if judge is not None:
+        read = None if thresholds is None else read_thresholds(thresholds)
+        return JudgeOptions(str(judge), pairs, read, yes)
+    raise_first(
+        SettingError,
+        (pairs != JUDGE_PAIRS, "--judge-pairs: needs --judge"),
+        (thresholds is not None, "--judge-thresholds: needs --judge"),
+        (yes, "--yes: needs --judge"),
+    )
+    return None
 
 
 def ask_judge(run: Run, split: str, items: Sequence[Item], options: JudgeOptions) -> JudgeRecord:
@@ -99,11 +123,14 @@ def _ask_language_model(
 
 
 def _save(run: Run, split: str, record: JudgeRecord, nonsense: int = 0) -> JudgeRecord:
-    """Write the opinions next to those about the other split, and report their numbers."""
-    other = "test" if split == "train" else "train"
-    records = {split: record, other: run.judge(other)}
-    values = {name: each.model_dump() for name, each in records.items() if each is not None}
-    RunWriter(run.path).write_json(JUDGE_FILE, values)
+    """Write the opinions next to those about the other split, and report their numbers. Without an
+    opinion, the file stays: it may hold answers of another judge.
+    """
+    if record.opinions:
+        other = "test" if split == "train" else "train"
+        records = {split: record, other: run.judge(other)}
+        values = {name: each.model_dump() for name, each in records.items() if each is not None}
+        RunWriter(run.path).write_json(JUDGE_FILE, values)
     counts = record.counts()
     log.info(
         "%s: %s wrong, %s correct, no opinion about %s%s",

@@ -12,12 +12,9 @@ from opera.core.arguments import expand_paths, flag, user_path, whole_number
 from opera.core.errors import SettingError, raise_first
 from opera.core.files import check_output
 from opera.data.names import command_words, source_name, source_title
-from opera.diagnostics.judge import JudgeOptions, ask_judge, read_thresholds
+from opera.diagnostics.judge import JUDGE_PAIRS, JudgeOptions, ask_judge, judge_options
 from opera.labels.review import SUFFIXES, NextStep, chosen_items, with_suggestions, write_review
 from opera.run_folder.folder import RECIPE_FILE, REVIEW_FILE, TEST_REVIEW_FILE, Run
-
-JUDGE_PAIRS = 500
-"""A judge reads at most this many pairs by default."""
 
 
 def review(
@@ -81,15 +78,8 @@ def review(
     run = run if isinstance(run, Run) else Run.open(run)
     if split not in ("train", "test"):
         raise SettingError(f"split={split}: must be train or test")
-    with_missing, yes = flag(with_missing, "with_missing"), flag(yes, "yes")
-    if judge is None:
-        has_pairs, has_thresholds = judge_pairs != JUDGE_PAIRS, judge_thresholds is not None
-        raise_first(
-            SettingError,
-            (has_pairs, "--judge-pairs: needs --judge"),
-            (has_thresholds, "--judge-thresholds: needs --judge"),
-            (yes, "--yes: needs --judge"),
-        )
+    with_missing = flag(with_missing, "with_missing")
+    options = judge_options(judge, judge_pairs, judge_thresholds, yes)
     if clean is not None:
         raise_first(
             SettingError,
@@ -107,12 +97,6 @@ def review(
         (bool(decisions), "--decisions: needs --clean; to use decisions, train with them"),
         (with_missing, "--with-missing: needs --clean"),
     )
-    options = None
-    if judge is not None:
-        pairs, thresholds = whole_number(judge_pairs, "judge_pairs", 1), None
-        if judge_thresholds is not None:
-            thresholds = read_thresholds(judge_thresholds)
-        options = JudgeOptions(str(judge), pairs, thresholds, yes)
     default = REVIEW_FILE if split == "train" else TEST_REVIEW_FILE
     file = run.path / default if out is None else user_path(out, "--out")
     if out is not None:
