@@ -111,7 +111,7 @@ def file_outcome(path: Path) -> Outcome:
 
 def review_outcome(folder: Path) -> Outcome:
     """The opinions of a judge, and the page, whose command names the folder."""
-    page = re.sub('"command": "[^"]*"', "", (folder / "review.html").read_text(encoding="utf-8"))
+    page = re.sub('"command": ?"[^"]*"', "", (folder / "review.html").read_text(encoding="utf-8"))
     return {**file_outcome(folder / "judge.json"), "page": digest(page.encode())}
 
 
