@@ -337,6 +337,7 @@ def browser_page(file: Path) -> Iterator[Any]:
     assert failures == []
 
 
+@pytest.mark.slow
 def test_a_person_accepts_suggestions_alone_or_all_at_once(run, serve, tmp_path):
     serve(by_length)
     file = opera.review(run, judge=f"openai:{HOSTILE}", yes=True)
@@ -385,6 +386,7 @@ def test_a_person_accepts_suggestions_alone_or_all_at_once(run, serve, tmp_path)
     assert decisions == expected
 
 
+@pytest.mark.slow
 def test_a_suggestion_about_a_document_without_a_label_adds_it_or_not(run, tmp_path):
     items = [item for item in data_of(opera.review(run, split="test"))["items"] if item["list"] == "missing"]
     opinions = dict(zip((item["id"] for item in items), ("correct", "wrong"), strict=False))
