@@ -31,7 +31,7 @@ KINDS = {
 }
 """What was done to the data sets, and the names of it in the table."""
 COMPARED = ("base", "fine_tuned", "final")
-ANCHORS = (0.125, 0.25, 0.375, 0.5, 0.625)
+ANCHORS = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875)
 """The values of a(0) to try."""
 MOST_LOSS = 0.3
 """Points that the worst run may lose to the base model."""
