@@ -135,7 +135,8 @@ def test_the_model_that_an_adapter_names_is_checked_too(where, folder, tmp_path,
 def test_nothing_but_data_comes_from_the_hub(bert_model, monkeypatch):
     asked = []
 
-    def download(name: str, allow_patterns: list[str]) -> str:
+    def download(name: str, allow_patterns: list[str], local_files_only: bool) -> str:
+        assert not local_files_only
         asked.append((name, allow_patterns))
         return str(bert_model)
 
