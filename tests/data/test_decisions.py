@@ -47,7 +47,8 @@ def test_wrong_pairs_leave_train_and_dev_missing_ones_enter_and_test_stays(make_
     assert relevant(changed, "dev") == dev - {wrong[1]}
     assert relevant(changed, "test") == test
     assert changed.notes[-2] == f"{path}: 5 of 6 decisions match {data.title}; OPERA ignores query 'q', document 'd'"
-    assert changed.notes[-1] == f"2 pairs removed, 1 added, 1 confirmed by {path}"
+    in_test = "1 about pairs that are now in test, and are not used"
+    assert changed.notes[-1] == f"2 pairs removed, 1 added, 1 confirmed by {path}, {in_test}"
     confirmed = np.isin(text_keys(changed, changed.split("train")), mixture.decided[0].confirmed)
     assert confirmed.sum() == 2  # the correct pair and the one that was missing
 
@@ -179,7 +180,7 @@ def test_decisions_survive_a_new_export_with_other_row_numbers(tmp_path):
     changed = decided(load_data(exported), [path])
     assert changed.notes[-2] == (
         f"{path}: 8 of 9 decisions match {changed.title} (7 by text, as their ids do not match); "
-        "OPERA ignores query '1', document '1'"
+        "OPERA ignores query 'question 2', document 'gone'"
     )
     split = changed.split("train")
     assert sorted(changed.queries.texts(split.query_rows[split.query_index])) == [
@@ -304,3 +305,13 @@ def test_a_wrong_pair_leaves_every_data_set_and_a_missing_one_enters_only_its_ow
     assert relevant(changed.joined, "train") == {*names} - removed | {missing}
     assert [len(decided.confirmed) for decided in changed.decided] == [1, 1]
     assert changed.joined.notes[-1].endswith(f"2 pairs removed, 1 added, 2 confirmed by {path}")
+
+
+def test_decisions_about_pairs_that_a_new_split_moved_to_test_are_counted(make_beir, tmp_path):
+    data = load_data(make_beir())
+    train, test = sorted(relevant(data, "train")), sorted(relevant(data, "test"))
+    path = write(tmp_path / "d.csv", [(*pair, "wrong") for pair in (*train[:2], *test[:3])])
+    note = decided(data, [path]).notes[-1]
+    assert (
+        note == f"2 pairs removed, 0 added, 0 confirmed by {path}, 3 about pairs that are now in test, and are not used"
+    )

@@ -35,7 +35,7 @@ def test_at_the_models_own_limit_only_shorter_texts_help(bert_model):
     lengths = text_lengths(encoder, data_of_lengths([10]), "document", 512)
     assert (lengths.limit, lengths.cut) == (5, 1.0)
     assert lengths.advice == "split them into passages, or use a model that reads more"
-    assert "100% are longer than the 5 tokens that the model reads" in lengths.sentence
+    assert "1 of 1 are longer than the 5 tokens that the model reads" in lengths.sentence
 
 
 def test_inspect_and_train_say_that_texts_are_cut(bert_model, beir, tmp_path, caplog):

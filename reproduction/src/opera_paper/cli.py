@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
+from rich.table import Column, Table
 
 import opera
 from opera.data import check_stays_out, counts_in_words, with_relevant_grade
@@ -32,7 +32,8 @@ app = typer.Typer(
 )
 AT_ONCE, AT_ONCE_WITH_OURS = 9, 3
 """Number of measures per printed table: the paper's alone, and with ours."""
-FILE_WIDTH = 160
+FILE_WIDTH, NO_LIMIT = 160, 10_000
+"""Characters of a line in a file of results, and in a pipe."""
 
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
@@ -58,7 +59,7 @@ def table_(
     if json_:
         _print_json(align.as_records(table, rows, with_grid=False))
     else:
-        print_table(Console(), table, rows, None, [])
+        print_table(_console(), table, rows, None, [])
 
 
 @app.command(name="data", epilog="Example: opera-paper data nfcorpus")
@@ -151,7 +152,7 @@ def reproduce_(
     if json_:
         _print_json(results.as_dict())
     else:
-        _print_results(Console(), results)
+        _print_results(_console(), results)
         print("\n".join(map(str, paths)))
     if failed:
         print("opera-paper: error:", "\n".join(failed), file=sys.stderr)
@@ -263,7 +264,7 @@ def print_table(
                 line += _figures(row.figures.get(name), name, with_ours=bool(model))
             lines.append(line)
         used = [i for i in range(len(heads)) if i >= 4 or any(line[i] for line in lines)]
-        grid = Table(*(heads[i] for i in used), box=None, pad_edge=False)
+        grid = _grid([heads[i] for i in used])
         for line in lines:
             grid.add_row(*(line[i] for i in used))
         console.print(grid)
@@ -294,8 +295,18 @@ def _number(value: float | None, name: str) -> str:
     return f"{value:.{3 if our_measure(name) and abs(value) < 1 else 2}f}"
 
 
+def _grid(heads: Sequence[str]) -> Table:
+    """Return a table that folds long cells: a name that one has to type is never cut."""
+    return Table(*(Column(head, overflow="fold") for head in heads), box=None, pad_edge=False)
+
+
+def _console() -> Console:
+    """Return the console. In a pipe, lines are as wide as their contents."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else NO_LIMIT)
+
+
 def _rich_table(records: Sequence[dict[str, Any]]) -> Table:
-    grid = Table(*(name.replace("_", " ") for name in records[0]), box=None, pad_edge=False)
+    grid = _grid([name.replace("_", " ") for name in records[0]])
     for record in records:
         shown = (f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in record.values())
         grid.add_row(*shown)
@@ -308,7 +319,7 @@ def _print(record: Any, text: str | Table, as_json: bool) -> None:
     elif isinstance(text, str):
         print(text)
     else:
-        Console(highlight=False).print(text)
+        _console().print(text)
 
 
 def _print_json(record: Any) -> None:

@@ -327,19 +327,25 @@ def interruptible(advice: Callable[[], str]) -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
+NO_LIMIT = 10_000
+"""Characters of a line that is not shown on a terminal, so that no name is folded."""
+
+
 class Screen:
     """Prints results. It escapes every text, so only the caller sets styles.
 
     Args:
         file: standard output by default.
-        width: characters of a line; by default the terminal's width, or at least 120 without one.
+        width: characters of a line; by default the terminal's width. Without a terminal, lines and
+            tables are as wide as their contents.
     """
 
     def __init__(self, file: TextIO | None = None, width: int | None = None) -> None:
         from rich.console import Console
 
+        self._most = None
         if width is None and not (file or sys.stdout).isatty():
-            width = max(120, shutil.get_terminal_size().columns)
+            width, self._most = NO_LIMIT, max(120, shutil.get_terminal_size().columns)
         self._console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
 
     def lines(self, *lines: str | None, style: str = "", **options: Any) -> None:
@@ -357,8 +363,8 @@ class Screen:
         self.lines(text, style="bold")
 
     def cut(self, *lines: str, style: str = "") -> None:
-        """Print lines, cut at the width of the screen."""
-        self.lines(*lines, style=style, overflow="ellipsis", no_wrap=True)
+        """Print lines, cut at the width of the screen, or at 120 characters without a terminal."""
+        self.lines(*lines, style=style, overflow="ellipsis", no_wrap=True, width=self._most)
 
     def document(self, head: str, text: str) -> None:
         """Print a heading and a document's text, each cut to one line."""

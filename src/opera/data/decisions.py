@@ -173,6 +173,16 @@ def _decided(listed: IdList, only_test: bool) -> IdList:
     return listed._replace(table=pa.table(values).filter(pa.array(decided, pa.bool_())))
 
 
+def _only_in_test(mixture: Mixture, decisions: Decisions) -> int:
+    """Count the decisions about training whose pair is in test, and in no other split."""
+    splits = mixture.joined.splits
+    keys = {name: text_keys(mixture.joined, qrels) for name, qrels in splits.items()}
+    trained = [keys[name] for name in ("train", "dev") if name in keys]
+    decided = decisions.keys(mixture.joined)
+    in_test = np.isin(decided, keys.get("test", []))
+    return int((in_test & ~np.isin(decided, np.concatenate(trained))).sum())
+
+
 def _is_suspicious_column(name: str) -> bool:
     return name in SUSPICIOUS_COLUMNS or name.startswith(normal(USER_COLUMN))
 
@@ -212,6 +222,8 @@ def with_decisions(mixture: Mixture, paths: Sequence[str | Path]) -> Mixture:
     ]
     if held_out := counts["held_out"]:
         changes.append(f"{held_out:,} not added because their documents are held out of train")
+    if in_test := _only_in_test(mixture, about_training):
+        changes.append(f"{in_test:,} about pairs that are now in test, and are not used")
     if of_test := int(decisions.of_test.sum()):
         changes.append(f"training ignores {counted(of_test, 'decision')} about test")
     notes = [*data_sets[0].notes, *notes, ", ".join(changes)]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray, slices
 from opera.core.errors import DataError
-from opera.core.terminal import counted, shown
+from opera.core.terminal import counted, shortened, shown
 from opera.data.id_lists import CUT, IdList, read_lists
 from opera.data.mixture import Mixture
 from opera.data.qrels import TeacherScores
@@ -29,8 +29,8 @@ SPREADSHEET = (
     "is this {} list for other data, or did a spreadsheet change the ids, as in 00123 to 123? "
     "Import the columns of ids as text"
 )
-EXAMPLES = 3
-"""Pairs that a note names if they are not in the data."""
+EXAMPLES, SHOWN = 3, 60
+"""Pairs that a note names if they are not in the data, and characters of their texts."""
 BEGINNING = 100
 """Characters by which OPERA looks for a text, before it compares the whole text."""
 TEXTS_AT_ONCE = 10_000
@@ -266,5 +266,11 @@ def _why_unmatched(listed: IdList, mixture: Mixture, list_row: int, noun: str) -
 
 
 def _pair_name(listed: IdList, list_row: int) -> str:
-    query_id, doc_id = (listed.table[name][list_row].as_py() for name in ID_COLUMNS.values())
-    return f"query {shown(query_id)}, document {shown(doc_id)}"
+    """Name a pair by its texts, since ids may mean something else in new data; else by its ids."""
+    named_by = [
+        side if side in listed.table.column_names else column for side, column in ID_COLUMNS.items()
+    ]
+    query, document = (
+        shown(shortened(listed.table[name][list_row].as_py(), SHOWN)) for name in named_by
+    )
+    return f"query {query}, document {document}"

@@ -173,7 +173,8 @@ class Problems:
             count = f" ({n_broken:,} of {n_rows:,} rows)" if n_broken > 1 else ""
             lines.append(f"{table.location(table_row)}: {text}{count}")
         n_broken, n_rows = self._counts()
-        if self.skip is False and 1 < n_broken < n_rows:
+        most = min(n_rows - 1, max(FEW_ROWS, MOST_LEFT_OUT * n_rows))  # as check
+        if self.skip is False and 1 < n_broken <= most:
             option = next(iter(self._read)).skip
             lines.append(f"pass {option} to leave out these {n_broken:,} of {n_rows:,} rows")
         return DataError(*lines)

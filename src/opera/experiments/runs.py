@@ -148,7 +148,8 @@ def compare_runs(
     if len(shared) < 2:
         raise DataError(
             f"{', '.join(map(str, folders))}: share {len(shared)} test queries with the same "
-            "labels, too few to compare the runs; train them on the same data with the same seed"
+            "ids and labels, too few to compare the runs; a new export draws new test queries, so "
+            "keep a test file (--pairs test=FILE), or train on the same data with the same seed"
         )
     all_queries = len(set().union(*labels))
     files = ", ".join(map(str, decisions))

@@ -17,8 +17,8 @@ from opera.retrieval.prompts import Role, length_limit
 
 SAMPLE = 1000
 """Texts whose tokens are counted."""
-FEW_CUT = 0.01
-"""If fewer texts are cut, OPERA does not mention it."""
+LITTLE_LOST = 0.01
+"""If a smaller fraction of the tokens is lost, OPERA gives no advice."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,16 @@ class TextLengths:
         start = f"{texts}: {self.median:,} tokens (median), at most {self.longest:,}"
         if self.limit is None or not self.cut:
             return f"{start}; the model reads them whole"
+        cut = round(self.cut * self.checked)
         return (
-            f"{start}; {self.cut:.0%} are longer than the {self.limit:,} tokens that the model "
-            f"reads, and {self.lost:.0%} of all tokens are lost"
+            f"{start}; {cut:,} of {self.checked:,} are longer than the {self.limit:,} tokens that "
+            f"the model reads, and {self.lost:.0%} of all tokens are lost"
         )
 
     @property
     def advice(self) -> str | None:
         """Say how to lose less; ``None`` if almost nothing is cut."""
-        if self.cut < FEW_CUT or self.limit is None:
+        if self.lost < LITTLE_LOST or self.limit is None:
             return None
         setting = "max_query_length" if self.role == "query" else "max_passage_length"
         if self.own_limit is None or self.limit < self.own_limit:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opera.core.errors import DataError, SettingError
 from opera.core.files import check_folder, check_output
-from opera.core.terminal import log
+from opera.core.terminal import counted, log
 from opera.data import load_all
 from opera.data.cleaning import CleanedFile, write_clean_files
 from opera.data.decisions import read_decisions
@@ -65,6 +65,9 @@ def write_clean(
     for set_number, (data_set, source) in enumerate(zip(mixture.data_sets, tables, strict=True)):
         of_set = decisions.of_data_set(mixture, set_number)
         written += write_clean_files(data_set, source, of_set, paths, with_missing=with_missing)
+    for file in written:
+        removed, added = counted(file.removed, "row"), counted(file.added, "row")
+        log.info("%s: %s with wrong pairs left out, %s added", file.path, removed, added)
     return written
 
 
