@@ -95,7 +95,7 @@ def test_runs_are_compared_where_their_labels_are_the_same(folder):
     assert (comparison.queries, comparison.all_queries) == (20, 24)
     assert comparison.sentences[0].endswith(" on 20 of 24 test queries, the only ones with the same labels in all runs")
     RunWriter(second).write_table(PER_QUERY_FILE, {**columns, "query_id": [f"other {query}" for query in QUERIES]})
-    with pytest.raises(DataError, match=r"run2: share 0 test queries with the same labels, too few to compare"):
+    with pytest.raises(DataError, match=r"run2: share 0 test queries with the same ids and labels, too few to compare"):
         compare_runs([first, second])
 
 
