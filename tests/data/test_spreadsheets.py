@@ -16,7 +16,7 @@ from opera.data.delimited_tables import FORMULA as START
 from opera.data.delimited_tables import with_apostrophes, without_apostrophe_sql
 from opera.data.list_matching import with_teacher
 from opera.data.relation import Relation
-from opera.labels.review import NextStep, write_review
+from opera.labels.review import NextStep, ReviewPage
 from opera.run_folder.folder import RunWriter
 
 DANGEROUS = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -66,7 +66,7 @@ ITEM = {"list": "pairs", "query_id": "=q", "doc_id": "@d", "query": FORMULA, "do
 
 def test_decisions_and_scores_come_back(data, tmp_path):
     review = tmp_path / "review.csv"
-    write_review(review, "title", "test", {}, [{**ITEM, "first_rank": 0.25}], NextStep("d.csv", "opera"))
+    ReviewPage("title", "test", {}, [{**ITEM, "first_rank": 0.25}], NextStep("d.csv", "opera")).write(review)
     with review.open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert [row[name] for name in ("query_id", "doc_id", "query", "document", "decision")] == [

@@ -130,7 +130,8 @@ def test_a_page_has_missing_labels_losses_gains_and_pairs_and_a_table_has_no_que
     assert Counter(item["list"] for item in items) == {"pairs": 70, "missing": 20, "changed": 10}
     assert changed == [f"losses{n}" for n in range(7)] + [f"gains{n}" for n in range(3)]
     items[0]["query"] = "=1+1"
-    review.write_review(tmp_path / "r.csv", "title", "train", part, items, review.NextStep("d.csv", "opera"))
+    step = review.NextStep("d.csv", "opera")
+    review.ReviewPage("title", "train", part, items, step).write(tmp_path / "r.csv")
     rows = list(csv.DictReader((tmp_path / "r.csv").read_text().splitlines()))
     assert (len(rows), rows[0]["query"]) == (90, "'=1+1")
 

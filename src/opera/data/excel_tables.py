@@ -74,7 +74,7 @@ class ExcelTable(MemoryTable):
                 names = ", ".join(map(shown, book.sheetnames))
                 raise DataError(
                     f"{self.path}: has {len(book.sheetnames)} sheets ({names}); save the one with "
-                    "the pairs as a file of its own"
+                    "the pairs as a separate file"
                 )
             yield _without_empty_end(book.worksheets[0].iter_rows(values_only=True))
         finally:

@@ -153,7 +153,7 @@ def _find_pairs(listed: IdList, mixture: Mixture) -> _Matches:
     matched_rows, query_rows, doc_rows = pairs.T
     unmatched = np.setdiff1d(list_rows, matched_rows).tolist()
     by_text = len(table) - by_id - len(unmatched)
-    set_numbers, _ = _set_numbers(mixture, pairs[:, 1:]).T
+    set_numbers = mixture.sets_of_queries(query_rows)
     return _Matches(matched_rows, query_rows, doc_rows, set_numbers, by_text, unmatched)
 
 
@@ -166,15 +166,9 @@ def _in_one_data_set(mixture: Mixture, pairs: NDArray[np.int64]) -> NDArray[np.i
     """Select the pairs, int64 ``[m, 3]`` of list row, query row and document row, whose rows are
     known (not -1) and belong to the same data set.
     """
-    query_sets, doc_sets = _set_numbers(mixture, pairs[:, 1:]).T
-    return pairs[(pairs >= 0).all(axis=1) & (query_sets == doc_sets)]
-
-
-def _set_numbers(mixture: Mixture, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the data sets of query rows and document rows of the joined tables: ``[m, 2]``."""
-    first_rows = np.array(mixture.first_rows).T
-    columns = zip(first_rows, pairs.T, strict=True)
-    return np.stack([np.searchsorted(*column, side="right") - 1 for column in columns], axis=1)
+    _, query_rows, doc_rows = pairs.T
+    in_one_set = mixture.sets_of_queries(query_rows) == mixture.sets_of_documents(doc_rows)
+    return pairs[(pairs >= 0).all(axis=1) & in_one_set]
 
 
 def _rows_by_id(table: pa.Table, side: str, texts: TextTable) -> NDArray[np.int64]:

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from opera.core.arguments import flag
+from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.data.names import DataName, source_title
 from opera.data.pairs import DecidedPairs
@@ -112,6 +114,16 @@ class Mixture:
     def source(self) -> str:
         """The user's arguments."""
         return " + ".join(str(data_set.source) for data_set in self.data_sets)
+
+    def sets_of_queries(self, query_rows: IntArray) -> NDArray[np.int64]:
+        """Return the number of the data set of each row of the joined query table; -1 below 0."""
+        first_rows = [first_query_row for first_query_row, _ in self.first_rows]
+        return np.searchsorted(first_rows, query_rows, side="right") - 1
+
+    def sets_of_documents(self, doc_rows: IntArray) -> NDArray[np.int64]:
+        """Return the number of the data set of each row of the joined corpus; -1 below 0."""
+        first_rows = [first_doc_row for _, first_doc_row in self.first_rows]
+        return np.searchsorted(first_rows, doc_rows, side="right") - 1
 
     def with_relevant(self, split: str) -> list[RetrievalData]:
         """Return the data sets with a relevant pair in ``split``."""

@@ -135,7 +135,7 @@ def _save(run: Run, split: str, record: JudgeRecord, nonsense: int = 0) -> Judge
     log.info(
         "%s: %s wrong, %s correct, no opinion about %s%s",
         *(record.judge, counts["wrong"], counts["correct"], counts["none"] + nonsense),
-        f" ({nonsense} of them because the answer was no word asked for)" if nonsense else "",
+        f" ({nonsense} of them because the answer was none of the three words)" if nonsense else "",
     )
     return record
 

@@ -13,7 +13,7 @@ from opera.core.errors import SettingError, raise_first
 from opera.core.files import check_output
 from opera.data.names import command_words, source_name, source_title
 from opera.diagnostics.judge import JUDGE_PAIRS, JudgeOptions, ask_judge, judge_options
-from opera.labels.review import SUFFIXES, NextStep, chosen_items, with_suggestions, write_review
+from opera.labels.review import SUFFIXES, NextStep, ReviewPage, chosen_items, with_suggestions
 from opera.run_folder.folder import RECIPE_FILE, REVIEW_FILE, TEST_REVIEW_FILE, Run
 
 
@@ -115,7 +115,7 @@ def _write_page(run: Run, file: Path, split: str, count: int, judge: JudgeOption
     labels = "Labels" if split == "train" else "Test labels"
     title = f"{labels} of {source_title(run.record.data.source)} in {run.path.name}"
     name = None if record is None else record.judge
-    write_review(file, title, split, contents[split], items, next_step(run, split), name)
+    ReviewPage(title, split, contents[split], items, next_step(run, split), name).write(file)
 
 
 def next_step(run: Run, split: str, file: str | None = None) -> NextStep:

@@ -286,7 +286,7 @@ def decide(
         dev_given=not prepared.data.dev_drawn,
         dev_queries=len(unbiased),
         dev_documents=n_documents,
-        dev_seen=known_fraction(prepared.data.with_splits.joined, "dev"),
+        dev_seen=prepared.data.known_on_dev,
         test_seen=kinds_by_name["like test"].seen if "like test" in kinds_by_name else None,
         curve=[
             CurvePoint(mixing_weight=tried, mean=float(values.mean()))

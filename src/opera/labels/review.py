@@ -271,24 +271,53 @@ class NextStep(NamedTuple):
     command: str
 
 
-def write_review(
-    file: Path,
-    title: str,
-    split: str,
-    contents: Mapping[str, Any],
-    items: list[dict[str, Any]],
-    next_step: NextStep,
-    judge: str | None = None,
-) -> None:
-    """Write a page, or a table with an empty column ``decision`` if the file ends in ``.csv``.
+@dataclass(frozen=True)
+class ReviewPage:
+    """A page of a review, or a table.
 
-    For the other arguments, see :func:`page`. With a judge, a table has the column ``judge``.
+    Attributes:
+        title: of the page.
+        split: ``train`` or ``test``.
+        contents: ``strata`` with their numbers of pairs, and OPERA's ``estimate``.
+        items: from :func:`chosen_items`.
+        next_step: what the page advises after the decisions are saved.
+        judge: the name of the judge, if items have its suggestions.
     """
-    if file.suffix == ".csv":
-        replace_file(file, partial(_write_table, split=split, items=items))
-    else:
-        text = page(title, split, contents, items, next_step, judge)
-        replace_file(file, partial(Path.write_bytes, data=text))
+
+    title: str
+    split: str
+    contents: Mapping[str, Any]
+    items: list[Item]
+    next_step: NextStep
+    judge: str | None = None
+
+    def write(self, file: Path) -> None:
+        """Write the page, or a table with an empty column ``decision`` if the file ends in
+        ``.csv``. With a judge, the table has the column ``judge``.
+        """
+        if file.suffix == ".csv":
+            replace_file(file, partial(_write_table, split=self.split, items=self.items))
+        else:
+            replace_file(file, partial(Path.write_bytes, data=self.html()))
+
+    def html(self) -> bytes:
+        """Return the HTML page."""
+        # The browser stores decisions under this key, which does not depend on the number of items.
+        pairs = [(pair["query_id"], pair["doc_id"]) for pair in self.contents["pairs"]]
+        identity = json.dumps([self.title, self.split, pairs, self.contents["estimate"]])
+        values = {
+            "title": self.title,
+            "split": self.split,
+            "strata": self.contents["strata"],
+            "confirmed": self.contents["confirmed"],
+            "estimate": self.contents["estimate"],
+            "items": self.items,
+            "next": self.next_step._asdict(),
+            "judge": self.judge,
+            "key": hashlib.sha256(identity.encode()).hexdigest()[:16],
+        }
+        template = files("opera.labels").joinpath("review.html").read_text(encoding="utf-8")
+        return page_of(template, values)
 
 
 def _write_table(file: Path, split: str, items: list[dict[str, Any]]) -> None:
@@ -304,39 +333,3 @@ def _write_table(file: Path, split: str, items: list[dict[str, Any]]) -> None:
         writer = csv.DictWriter(stream, columns)
         writer.writeheader()
         writer.writerows(with_apostrophes(pa.Table.from_pylist(rows)).to_pylist())
-
-
-def page(
-    title: str,
-    split: str,
-    contents: Mapping[str, Any],
-    items: list[dict[str, Any]],
-    next_step: NextStep,
-    judge: str | None = None,
-) -> bytes:
-    """Return the HTML page.
-
-    Args:
-        title: of the page.
-        split: ``train`` or ``test``.
-        contents: ``strata`` with their numbers of pairs, and OPERA's ``estimate``.
-        items: from :func:`chosen_items`.
-        next_step: what the page advises after the decisions are saved.
-        judge: the name of the judge, if items have its suggestions.
-    """
-    # The browser stores decisions under this key, which does not depend on the number of items.
-    pairs = [(pair["query_id"], pair["doc_id"]) for pair in contents["pairs"]]
-    identity = json.dumps([title, split, pairs, contents["estimate"]])
-    values = {
-        "title": title,
-        "split": split,
-        "strata": contents["strata"],
-        "confirmed": contents["confirmed"],
-        "estimate": contents["estimate"],
-        "items": items,
-        "next": next_step._asdict(),
-        "judge": judge,
-        "key": hashlib.sha256(identity.encode()).hexdigest()[:16],
-    }
-    template = files("opera.labels").joinpath("review.html").read_text(encoding="utf-8")
-    return page_of(template, values)

@@ -151,8 +151,7 @@ class ShownQueries:
             raise ValueError("has ids that are not in the data")
         self.queries = data.queries.texts(query_rows)
         self.documents = dict(zip(ids, data.corpus.texts(doc_rows), strict=True))
-        starts = [first_query for first_query, _ in texts.first_rows]
-        self.sets = (np.searchsorted(starts, query_rows, side="right") - 1).tolist()
+        self.sets = texts.sets_of_queries(query_rows).tolist()
 
     def ranked(self, row: dict[str, Any]) -> Iterable[str]:
         """Yield the ids of the documents of a query, some of them several times."""

@@ -26,7 +26,7 @@ from opera.core.files import check_output, is_page
 from opera.core.processes import process_count, process_index
 from opera.core.terminal import log, shown
 from opera.labels.estimate import FirstVisits, NoisyLabels
-from opera.labels.review import SUFFIXES, chosen_items, write_review
+from opera.labels.review import SUFFIXES, ReviewPage, chosen_items
 from opera.methods import AUTO, PairScores, Plan, method_named
 from opera.retrieval.device import refuse_differences
 from opera.retrieval.prompts import Role
@@ -203,7 +203,7 @@ class PairPruning(SamplerCallback):
         batches = self._trained_batches(name, "review")
         contents = review_items(batches.data_set, batches.pair_sampler, self._seed)
         chosen = chosen_items(contents, {}, whole_number(items, "items", 1))
-        write_review(file, "Rows of the data set", "train", contents, chosen, AFTER_REVIEW)
+        ReviewPage("Rows of the data set", "train", contents, chosen, AFTER_REVIEW).write(file)
         return file
 
     def _trained_batches(self, name: str, function: str) -> TrainerBatches:
