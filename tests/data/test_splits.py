@@ -242,3 +242,27 @@ def test_a_dev_split_of_the_user_is_used_whatever_test_holds(expected_documents)
     data.splits["dev"] = data.split("train").select_queries(np.arange(8) < 2)
     settings = {"test_fraction": 0.1, "needs_dev": True, "expected_documents": expected_documents}
     assert with_drawn_splits(data, seed=0, **settings) is data
+
+
+@pytest.mark.parametrize("expected_documents", ["known", "new", "both"])
+def test_a_new_export_keeps_nearly_all_test_queries(expected_documents):
+    """A week later, 20 of 400 questions are new, and the rows have another order, so all ids differ."""
+    rng = np.random.default_rng(0)
+    questions = {f"question {number}": f"answer {rng.integers(200)}" for number in range(400)}
+    old = dict(list(questions.items())[:380])
+    shuffled = {question: questions[question] for question in rng.permutation(list(questions)).tolist()}
+    kept = questions_of_test(old, expected_documents) & questions_of_test(shuffled, expected_documents)
+    assert len(kept) >= 0.9 * len(questions_of_test(old, expected_documents))
+
+
+def questions_of_test(answers: dict[str, str], expected_documents: str) -> set[str]:
+    """Draw a test split of a table without ids, and return its questions."""
+    documents = {answer: f"d{row}" for row, answer in enumerate(dict.fromkeys(answers.values()))}
+    data = data_from_dicts(
+        "export",
+        corpus={name: answer for answer, name in documents.items()},
+        queries={f"q{row}": question for row, question in enumerate(answers)},
+        qrels={"train": {f"q{row}": {documents[answer]: 1} for row, answer in enumerate(answers.values())}},
+    )
+    drawn = with_drawn_splits(data, seed=0, test_fraction=0.1, expected_documents=expected_documents)
+    return set(data.queries.texts(drawn.split("test").query_rows))

@@ -95,7 +95,34 @@ def test_runs_are_compared_where_their_labels_are_the_same(folder):
     assert (comparison.queries, comparison.all_queries) == (20, 24)
     assert comparison.sentences[0].endswith(" on 20 of 24 test queries, the only ones with the same labels in all runs")
     RunWriter(second).write_table(PER_QUERY_FILE, {**columns, "query_id": [f"other {query}" for query in QUERIES]})
-    with pytest.raises(DataError, match=r"run2: share 0 test queries with the same ids and labels, too few to compare"):
+    with pytest.raises(
+        DataError, match=r"run2: share 0 test queries with the same texts and labels, too few to compare"
+    ):
+        compare_runs([first, second])
+
+
+def with_hashes(run: Path, queries: Sequence[int], document: int) -> None:
+    """Give a run hashes of the texts of its test queries, and of the one document that is relevant to all."""
+    table = opera.Run(run).per_query()
+    columns = {name: table[name] for name in table.column_names}
+    hashes = {"query_hash": queries, "relevant_hashes": [[document]] * len(queries)}
+    RunWriter(run).write_table(PER_QUERY_FILE, {**columns, **hashes})
+
+
+def test_runs_on_two_exports_are_compared_by_text(folder, tmp_path):
+    """Row numbers are the ids: the second export has another order, and two new questions."""
+    first, second = add(folder, "run", BAD), add(folder, "run2", GOOD)
+    texts = list(range(24))
+    with_hashes(first, texts, 7)
+    with_hashes(second, [90, 91, *texts[:22]], 7)
+    comparison = compare_runs([first, second])
+    assert (comparison.queries, comparison.all_queries) == (22, 26)
+    assert comparison.rows[0].final["nDCG@10"] == pytest.approx(ndcg(np.resize(BAD, 24)[:22]) / 100)
+    assert comparison.rows[1].final["nDCG@10"] == pytest.approx(ndcg(np.resize(GOOD, 24)[2:]) / 100)
+    with pytest.raises(DataError, match=r"id 'q0' has another text in .*run; decisions about test labels fit only"):
+        compare_runs([first, second], [decisions(tmp_path / "test.csv")])
+    with_hashes(second, texts, 8)
+    with pytest.raises(DataError, match="share 0 test queries with the same texts and labels"):
         compare_runs([first, second])
 
 

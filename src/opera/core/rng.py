@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def generator(seed: int, name: str, step: int = 0) -> np.random.Generator:
@@ -26,3 +27,23 @@ def generator(seed: int, name: str, step: int = 0) -> np.random.Generator:
     return np.random.Generator(
         np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode()), step]))
     )
+
+
+def order_of_texts(digests: NDArray[np.uint64], seed: int, name: str) -> NDArray[np.int64]:
+    """Put texts into a random order that a new export of the same data keeps.
+
+    Which of two texts comes first depends only on the texts and on (seed, name). So other ids,
+    another order of the rows, and additional rows do not change it.
+
+    Args:
+        digests: uint64 ``[n]``, the hashes of different texts.
+        seed: as for :func:`generator`.
+        name: as for :func:`generator`.
+
+    Returns:
+        The positions of the texts in their random order: int64 ``[n]``.
+    """
+    keys = digests ^ generator(seed, name).integers(2**64, dtype=np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # SplitMix64
+        keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
+    return np.argsort(keys ^ (keys >> np.uint64(31)), kind="stable")

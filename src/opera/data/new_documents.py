@@ -16,14 +16,13 @@ DocRows = NDArray[np.int64]
 
 
 def queries_about_new_documents(
-    relevant: Qrels, count: int, rng: np.random.Generator
+    relevant: Qrels, count: int, order: QueryIndices
 ) -> tuple[QueryIndices, DocRows]:
     """Choose queries about new documents, and the documents that are held out for them.
 
-    Try components of the graph first. If they give too few queries, hold out all documents of
-    queries, or only their rare documents.
+    Queries come in a random ``order``. Try components of the graph first. If they give too few
+    queries, hold out all documents of queries, or only their rare documents.
     """
-    order = rng.permutation(relevant.n_queries)
     query_indices, doc_rows = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     for choose in (_whole_components, _documents_held_out, _rare_documents_held_out):
         more_query_indices, their_doc_rows = choose(relevant, count, order)

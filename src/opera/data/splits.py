@@ -15,6 +15,7 @@ train query.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.errors import DataError
-from opera.core.rng import generator
+from opera.core.rng import generator, order_of_texts
 from opera.core.terminal import counted
 from opera.data.copies import by_text, text_keys
 from opera.data.mixture import Mixture
@@ -164,7 +165,8 @@ def _with_split(
         data = replace(data, notes=(*data.notes, _assumption(data, expected_documents)))
     if expected_documents == "like-test":
         data.judged_qrels("test")  # raises an error if test has no relevant document
-    return hold_out(data, split, fraction, seed, expected_documents)
+    keeps_queries = split == "test"  # the measures of two exports are comparable
+    return hold_out(data, split, fraction, seed, expected_documents, keeps_queries)
 
 
 def _without_texts_of_other_sets(mixture: Mixture, before: Mixture) -> Mixture:
@@ -236,13 +238,15 @@ def hold_out(
     fraction: float | None,
     seed: int,
     expected_documents: ExpectedDocuments = "known",
+    keeps_queries: bool = False,
 ) -> RetrievalData:
     """Move some train queries to a new split, and add a note.
 
     Only queries with a relevant document move. At least one moves, and at least one stays in train.
     Training pairs with a held-out document move to ``data.held_out``. If a moved query has held-out
     documents, its judgements of other documents move there too. Queries, or documents, with the
-    same text stay together.
+    same text stay together. With ``keeps_queries``, a new export of the same data, with other ids
+    or more rows, gets nearly the same split.
 
     Raises:
         DataError: if train has fewer than two queries with a relevant document.
@@ -257,8 +261,10 @@ def hold_out(
             f"be split{advice}"
         )
     count = held_out_count(relevant.n_queries, fraction)
-    rng = generator(seed, f"data.{split}")
-    new, new_doc_rows, random = _choose_queries(data, relevant, count, expected_documents, rng)
+    random_order = _random_orders(data, relevant, seed, f"data.{split}", keeps_queries)
+    new, new_doc_rows, random = _choose_queries(
+        data, relevant, count, expected_documents, random_order
+    )
     query_group, document_group = data.query_group, data.document_group
     moves = np.isin(query_group[train.query_rows], relevant.query_rows[np.union1d(new, random)])
     moved, left = train.select_queries(moves), train.select_queries(~moves)
@@ -299,7 +305,7 @@ def _choose_queries(
     relevant: Qrels,
     count: int,
     expected_documents: ExpectedDocuments,
-    rng: np.random.Generator,
+    random_order: Callable[[], QueryIndices],
 ) -> tuple[QueryIndices, DocRows, QueryIndices]:
     """Choose a mix of random queries and queries about new documents.
 
@@ -308,8 +314,9 @@ def _choose_queries(
     """
     none = np.empty(0, dtype=np.int64)
     if expected_documents == "new":
-        return *queries_about_new_documents(relevant, count, rng), none
-    random, n_known = np.sort(rng.permutation(relevant.n_queries)[:count]), count // 2
+        return *queries_about_new_documents(relevant, count, random_order()), none
+    order, n_known = random_order(), count // 2
+    random = np.sort(order[:count])
     if expected_documents == "like-test":
         moves = np.isin(np.arange(relevant.n_queries), random)
         known_at_random = known_fraction_of(
@@ -320,8 +327,19 @@ def _choose_queries(
         n_known = count if is_alike else round(target / known_at_random * count)
     if expected_documents == "known" or n_known == count:
         return none, none, random
-    new, held_out = queries_about_new_documents(relevant, max(1, count - n_known), rng)
-    return new, held_out, np.setdiff1d(rng.permutation(random)[:n_known], new)
+    new, held_out = queries_about_new_documents(relevant, max(1, count - n_known), random_order())
+    return new, held_out, np.sort(order[~np.isin(order, new)][:n_known])
+
+
+def _random_orders(
+    data: RetrievalData, relevant: Qrels, seed: int, name: str, keeps_queries: bool
+) -> Callable[[], QueryIndices]:
+    """Return a function whose results are random orders of the relevant queries."""
+    if keeps_queries:
+        digests = data.queries.digests[relevant.query_rows]
+        return lambda: order_of_texts(digests, seed, name)
+    rng = generator(seed, name)
+    return lambda: rng.permutation(relevant.n_queries)
 
 
 def _assumption(data: RetrievalData, expected_documents: ExpectedDocuments) -> str:

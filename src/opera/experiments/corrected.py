@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from opera.core.errors import DataError
 from opera.core.figures import PRIMARY, SUCCESS, column, in_points
-from opera.core.terminal import counted
+from opera.core.terminal import counted, shown
 from opera.data import Mixture, RetrievalData
 from opera.data.decisions import Decisions, read_decisions
 from opera.data.mixture import STRICT_UTF8, ListOptions
@@ -213,8 +213,16 @@ def _test_data(runs: Sequence[Run]) -> RetrievalData:
     The texts are those of the reviews; other texts are empty.
     """
     queries, documents = dict[str, str](), dict[str, str]()
+    hash_of: tuple[dict[str, int], dict[str, int]] = {}, {}
     for run in runs:
         table = run.per_query()
+        for known, hashes in zip(hash_of, text_hashes(run) or (), strict=False):
+            for text_id, text_hash in hashes.items():
+                if known.setdefault(text_id, text_hash) != text_hash:
+                    raise DataError(
+                        f"{run.path}: its id {shown(text_id)} has another text in {runs[0].path}; "
+                        "decisions about test labels fit only runs on the same data"
+                    )
         queries = dict.fromkeys(table["query_id"].to_pylist(), "") | queries
         for name in ("relevant", *(column(model, "documents") for model in MODELS)):
             documents = dict.fromkeys(pc.list_flatten(table[name]).to_pylist(), "") | documents
@@ -240,6 +248,20 @@ def labels_of(run: Run) -> Labels:
         query: dict(zip(relevant, grades, strict=True))
         for query, relevant, grades in zip(*columns, strict=True)
     }
+
+
+def text_hashes(run: Run) -> tuple[dict[str, int], dict[str, int]] | None:
+    """Return hashes of the texts of test queries and of their relevant documents, by id; ``None``
+    for a run of an earlier version.
+    """
+    table = run.per_query()
+    if "query_hash" not in table.column_names:
+        return None
+    queries = zip(table["query_id"].to_pylist(), table["query_hash"].to_pylist(), strict=True)
+    documents = (
+        pc.list_flatten(table[name]).to_pylist() for name in ("relevant", "relevant_hashes")
+    )
+    return dict(queries), dict(zip(*documents, strict=True))
 
 
 def _figures(group: Group, name: str, labels: Labels) -> LabelFigures:

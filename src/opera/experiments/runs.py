@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from opera.core.errors import DataError, RunFolderError, SettingError
 from opera.core.figures import PRIMARY, in_points, points
@@ -19,6 +19,7 @@ from opera.experiments.corrected import (
     labels_of,
     measured,
     read_test_decisions,
+    text_hashes,
 )
 from opera.experiments.groups import method_label, settings_of
 from opera.experiments.significance import PairedTest, corrected_tests
@@ -139,21 +140,56 @@ def compare_runs(
             corrected_labels(given, data, decided, run.settings["relevant_grade"])[0]
             for given, run in zip(labels, runs, strict=True)
         ]
-    first, *others = labels
-    shared = {
-        query: grades
-        for query, grades in first.items()
-        if all(other.get(query) == grades for other in others)
-    }
+    queries = _queries_by_text(runs, labels)
+    first, *others = queries
+    shared = [
+        text
+        for text, query in first.items()
+        if all(text in other and other[text].grades == query.grades for other in others)
+    ]
     if len(shared) < 2:
         raise DataError(
             f"{', '.join(map(str, folders))}: share {len(shared)} test queries with the same "
-            "ids and labels, too few to compare the runs; a new export draws new test queries, so "
-            "keep a test file (--pairs test=FILE), or train on the same data with the same seed"
+            "texts and labels, too few to compare the runs; pass the same --seed to both, or keep "
+            "a test file (--pairs test=FILE)"
         )
-    all_queries = len(set().union(*labels))
+    shared_labels = [
+        {by_text[text].query_id: labels_of_run[by_text[text].query_id] for text in shared}
+        for by_text, labels_of_run in zip(queries, labels, strict=True)
+    ]
+    all_queries = len(set().union(*queries))
     files = ", ".join(map(str, decisions))
-    return RunComparison(tuple(_rows(runs, shared)), len(shared), all_queries, files)
+    return RunComparison(tuple(_rows(runs, shared_labels)), len(shared), all_queries, files)
+
+
+class _Query(NamedTuple):
+    """A test query: its id in one run, and the grades of its relevant documents by text."""
+
+    query_id: str
+    grades: dict[int | str, int]
+
+
+def _queries_by_text(
+    runs: Sequence[Run], labels: Sequence[Labels]
+) -> list[dict[int | str, _Query]]:
+    """Return the test queries of each run by the hash of their text, or by id if a run has no
+    hashes. A document without a hash goes by its id.
+
+    The ids of a table without ids are row numbers, so they differ from export to export.
+    """
+    hashes = [text_hashes(run) for run in runs]
+    tables = []
+    for labels_of_run, hashes_of_run in zip(labels, hashes, strict=True):
+        queries, documents = hashes_of_run if hashes_of_run and all(hashes) else ({}, {})
+        tables.append(
+            {
+                queries.get(query, query): _Query(
+                    query, {documents.get(doc, doc): grade for doc, grade in grades.items()}
+                )
+                for query, grades in labels_of_run.items()
+            }
+        )
+    return tables
 
 
 def _finished(folders: Sequence[Path]) -> list[Run]:
@@ -167,9 +203,12 @@ def _finished(folders: Sequence[Path]) -> list[Run]:
     return runs
 
 
-def _rows(runs: Sequence[Run], labels: Labels) -> list[ComparedRun]:
-    """Measure the runs with the same labels."""
-    values = [[measured(run, model, labels) for model in MODELS] for run in runs]
+def _rows(runs: Sequence[Run], labels: Sequence[Labels]) -> list[ComparedRun]:
+    """Measure the runs, each with its labels of the same test queries."""
+    values = [
+        [measured(run, model, labels_of_run) for model in MODELS]
+        for run, labels_of_run in zip(runs, labels, strict=True)
+    ]
     primary = CORRECTED.index(PRIMARY)
     methods = _methods(runs)
     names = _names(runs, methods)

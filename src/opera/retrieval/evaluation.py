@@ -197,15 +197,19 @@ def _joined(data: Mixture, split: str, sets: dict[str, Evaluation]) -> Evaluatio
     )
 
 
-def relevant_columns(data: RetrievalData, split: str) -> dict[str, list[list[Any]]]:
-    """Return each judged query's ``relevant`` document ids and their ``grades``."""
+def relevant_columns(data: RetrievalData, split: str) -> dict[str, Any]:
+    """Return each judged query's ``relevant`` document ids, their ``grades``, and hashes of the
+    texts, by which runs on two exports of the same data can be compared.
+    """
     qrels = data.judged_qrels(split).relevant()
-    ids, grades = data.corpus.ids(qrels.doc_rows), qrels.grades.tolist()
     blocks = [slice(*block) for block in pairwise(qrels.offsets.tolist())]
-    return {
-        "relevant": [ids[block] for block in blocks],
-        "grades": [grades[block] for block in blocks],
+    of_pairs = {
+        "relevant": data.corpus.ids(qrels.doc_rows),
+        "grades": qrels.grades.tolist(),
+        "relevant_hashes": np.asarray(data.corpus.digests[qrels.doc_rows]),
     }
+    columns = {name: [values[block] for block in blocks] for name, values in of_pairs.items()}
+    return columns | {"query_hash": np.asarray(data.queries.digests[qrels.query_rows])}
 
 
 def query_difficulty(
