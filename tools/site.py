@@ -21,7 +21,8 @@ FROM_ROOT = {
 }
 """Files outside docs/ that are pages of the site, and the names of these pages."""
 SEARCH = '<label class="search-box" for="__search">Search the documentation</label>'
-"""Opens the theme's search, because a phone shows only an icon for it."""
+"""Opens the theme's search, because a phone shows only an icon for it. A wide page has the theme's own box."""
+START = "[Start](start.md){ .md-button .md-button--primary }"
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -29,7 +30,7 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     pages = {page: (ROOT / name).read_text(encoding="utf-8") for name, page in FROM_ROOT.items()}
-    pages["index.md"] = with_search_box(pages["index.md"])
+    pages["index.md"] = as_home(pages["index.md"])
     pages |= {"settings.md": settings_page(), "commands.md": commands_page(), "licences.md": licences()}
     for name, text in pages.items():
         files.append(File.generated(config, name, content=site_links(text)))
@@ -43,10 +44,10 @@ def on_page_markdown(markdown: str, **others: Any) -> str:
     return with_lists_apart(site_links(markdown.replace("{shared_arguments}", shared_arguments())))
 
 
-def with_search_box(text: str) -> str:
-    """Put a search box below the title and the first sentence of a page."""
-    title, promise, rest = text.split("\n\n", 2)
-    return "\n\n".join([title, promise, SEARCH, rest])
+def as_home(readme: str) -> str:
+    """Put a button and a search box below the title and the first sentence of README."""
+    title, promise, rest = readme.split("\n\n", 2)
+    return "\n\n".join([title, promise, START, SEARCH, rest])
 
 
 def site_links(text: str) -> str:
