@@ -114,6 +114,21 @@ def test_the_command_takes_more_sets(sets, static_model, tmp_path, monkeypatch, 
     assert [part["name"] for part in json.loads(done.stdout)["sets"]] == ["first", "second"]
 
 
+def test_listed_pairs_carry_the_line_and_the_columns_of_their_own_file(static_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("shop", "bank"):
+        rows = [f"{name} agent {row};{name}word{row};answer {name} {row}\n" for row in range(60)]
+        Path(f"{name}.csv").write_text("agent;question;answer\n" + "".join(rows), encoding="utf-8")
+    settings = {**FAST, "guard": False, "max_steps": 2}
+    run = opera.adapt("shop.csv", also=["bank.csv"], model=static_model, out="run", **settings)
+    items = run.review()["train"]["pairs"]
+    assert {item["row"]["file"] for item in items} == {"shop.csv", "bank.csv"}
+    for item in items:
+        name, row = item["row"]["file"].removesuffix(".csv"), int(item["row"]["line"]) - 2
+        assert item["query"] == f"{name}word{row}"
+        assert item["row"]["my:agent"] == f"{name} agent {row}"
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from opera.core.errors import DataError
@@ -13,6 +15,7 @@ from opera.data.id_lists import USER_COLUMN, cut
 from opera.data.source_rows import source_rows
 from opera.labels.review import SHORT
 from opera.run.session import Session
+from opera.run_folder.record import DataRecord, SetRecord
 
 Cells = dict[str, str]
 """The file and the line of a pair, and the user's columns."""
@@ -23,7 +26,7 @@ def with_user_columns(
 ) -> tuple[dict[str, Any], pa.Table | None]:
     """Add file, line and the user's columns to review items and to the suspicious pairs.
 
-    Nothing is added for several data sets, or for data that are not tables in files.
+    Nothing is added for data that are not tables in files.
 
     Args:
         session: the run.
@@ -50,23 +53,35 @@ def with_user_columns(
 
 
 def _cells(session: Session, pairs: list[tuple[str, str]]) -> dict[tuple[str, str], Cells]:
-    """Find the cells of pairs of ids."""
-    if session.record.sets or not pairs:
+    """Find the cells of pairs of ids, in the tables of each data set."""
+    if not pairs:
         return {}
-    (data,) = session.prepared.data.with_splits.data_sets
+    mixture = session.prepared.data.with_splits
+    recorded: Sequence[DataRecord | SetRecord] = session.record.sets or [session.record.data]
     query_ids, doc_ids = map(list, zip(*pairs, strict=True))
-    text_rows = data.queries.find_rows(query_ids), data.corpus.find_rows(doc_ids)
-    try:
-        found = source_rows(data, session.record.data.source, text_rows)
-    except DataError as error:  # the file is gone or has changed; the run is still worth its name
-        log.info("note: the lists of pairs have no line numbers: %s", error)
-        return {}
-    return {
-        pair: {
-            "file": row.file,
-            "line": str(row.line),
-            **{f"{USER_COLUMN}{name}": cut(text, SHORT) for name, text in row.values.items()},
+    query_rows = mixture.joined.queries.find_rows(query_ids)
+    doc_rows = mixture.joined.corpus.find_rows(doc_ids)
+    set_numbers = mixture.sets_of_queries(query_rows)
+    cells: dict[tuple[str, str], Cells] = {}
+    for set_number, (data, first_rows) in enumerate(
+        zip(mixture.data_sets, mixture.first_rows, strict=True)
+    ):
+        in_set = np.flatnonzero(set_numbers == set_number)
+        text_rows = query_rows[in_set] - first_rows[0], doc_rows[in_set] - first_rows[1]
+        try:
+            rows = source_rows(data, recorded[set_number].source, text_rows)
+        except (
+            DataError
+        ) as error:  # the file is gone or has changed; the run is still worth its name
+            log.info("note: the lists of pairs have no line numbers: %s", error)
+            continue
+        cells |= {
+            pairs[position]: {
+                "file": row.file,
+                "line": str(row.line),
+                **{f"{USER_COLUMN}{name}": cut(text, SHORT) for name, text in row.values.items()},
+            }
+            for position, row in zip(in_set.tolist(), rows, strict=True)
+            if row is not None
         }
-        for pair, row in zip(pairs, found, strict=True)
-        if row is not None
-    }
+    return cells
