@@ -106,6 +106,8 @@ PLAN: list[tuple[Callable[[Trial], Row], tuple[str, ...], int]] = [
     (killed_at_changes, ("compare",), 4),
     (killed_in_worker, ("compare",), 4),
     (killed_at_moments, ("compare",), 3),
+    (killed_at_changes, ("compare models",), 3),
+    (killed_at_moments, ("compare models",), 2),
 ]
 """What is tried: the fault, the commands, and how many trials of each."""
 

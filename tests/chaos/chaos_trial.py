@@ -127,6 +127,11 @@ def _compare(world: World, out: Path) -> list[str]:
     return [*words, "--methods", "ft,sp:k=0.5", "--seeds", "0,1", "--json"]
 
 
+def _compare_models(world: World, out: Path) -> list[str]:
+    models = ["--model", str(world.static), "--model", str(world.bert)]
+    return ["compare", str(world.beir), *models, "--out", str(out), *SHORT, "--methods", "ft", "--seeds", "0", "--json"]
+
+
 def _review(world: World, out: Path) -> list[str]:
     return ["review", str(out), "--judge", str(world.reranker), "--judge-thresholds", "-0.1:0.1"]
 
@@ -153,6 +158,7 @@ COMMANDS = {
         Command("train bert", _train("bert", "--set", "refit=false", "--set", "eval_steps=3"), run_outcome, "run"),
         Command("train adapter", _train("bert", "--adapter", "query"), run_outcome, "run"),
         Command("compare", _compare, grid_outcome, "grid"),
+        Command("compare models", _compare_models, grid_outcome, "grid"),
         Command("mine", _file("mine", "--range", "2:30"), file_outcome, "mined.jsonl"),
         Command("score", _file("score", "--cbs", "--cbs-pool", "50"), file_outcome, "pairs.parquet"),
         Command("evaluate", _file("evaluate", "--json", option="--run-file"), file_outcome, "ranking.trec"),
