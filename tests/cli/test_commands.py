@@ -98,6 +98,9 @@ def test_inspect_prints_what_the_python_function_finds(run_opera, beir, static_m
     assert json.loads(done.stdout) == json.loads(json.dumps(seen.as_dict())), done.stderr
     without = run_opera(*command, "--show", 0)
     assert "Hardest for this model" not in without.stdout
+    without = run_opera("inspect", beir, "--json")
+    assert json.loads(without.stdout) == json.loads(json.dumps(opera.inspect(beir).as_dict()))
+    assert "Add --model MODEL to see noise" in run_opera("inspect", beir).stdout
 
 
 def test_the_command_line_and_python_show_a_warning_once(run_opera, beir, static_model, tmp_path, monkeypatch, capsys):

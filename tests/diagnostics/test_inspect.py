@@ -75,3 +75,18 @@ def test_counts_grades_copies_and_leaks_are_those_counted_by_hand(spoilt, static
     beaten = [pair.closer_random_share for pair in seen.suspicious]
     assert beaten == sorted(beaten, reverse=True)
     assert opera.inspect(spoilt, model=static_model, show=5) == seen
+
+
+def test_without_a_model_only_what_needs_similarity_is_left_out(spoilt, static_model):
+    seen, judged = opera.inspect(spoilt), opera.inspect(spoilt, model=static_model)
+    for name in ("counts", "grades", "notes", "seen", "unlabelled", "skipped"):
+        assert getattr(seen, name) == getattr(judged, name), name
+    assert (seen.model, seen.quality, seen.negatives, seen.lengths, seen.suspicious) == (None, None, None, (), ())
+    assert seen.documents.copies == judged.documents.copies > 0
+    assert seen.documents.checked == 0
+    leak = seen.leaks["test"]
+    assert leak.queries == judged.leaks["test"].queries
+    data = opera.load_data(spoilt)
+    train, test = (set(data.queries.texts(data.split(name).relevant().query_rows)) for name in ("train", "test"))
+    assert leak.leaked_queries == len(train & test) > 0
+    assert "repeated" in [example.id for example in leak.examples]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opera.cli.options import (
+    MODELS,
     DataArgument,
     JsonOption,
-    ModelOption,
     RelevantOption,
     Screen,
     SeedOption,
@@ -19,6 +19,7 @@ from opera.cli.options import (
     flat,
     setting_option,
     show,
+    source_option,
     with_options,
 )
 from opera.config.arguments import ENCODING
@@ -41,8 +42,9 @@ NOVELTY = (
 )
 """The least fraction of a split's documents that are in train, and what follows from it."""
 DRAWN = {
-    "random": "draws each {:.0f} times as a random negative",
-    "labelled": "leaves them out of the random negatives, because it would draw each {:.0f} times",
+    "random": "; opera train draws each {:.0f} times as a random negative",
+    "labelled": "; opera train leaves them out of the random negatives, because it would draw each "
+    "{:.0f} times",
 }
 """What a training does with documents that have no training pair, by its kind of negatives."""
 
@@ -51,7 +53,12 @@ DRAWN = {
 def inspect(
     *,
     data: DataArgument = None,
-    model: ModelOption,
+    model: Annotated[
+        str | None,
+        source_option(
+            "--model", f"{MODELS}; without one, OPERA leaves out noise, near-duplicates and lengths"
+        ),
+    ] = None,
     shown: Annotated[int, typer.Option("--show", help="how many pairs to show", min=0)] = 8,
     decisions: Annotated[list[str] | None, setting_option("decisions")] = None,
     relevant_grade: RelevantOption = None,
@@ -65,7 +72,8 @@ def inspect(
     from opera.retrieval.locate import locate_model
 
     source = tables.source(data, strict=not decisions)
-    locate_model(model)
+    if model is not None:
+        locate_model(model)
     loaded = load_data(source)
     loaded.training_split()  # mistakes are reported before torch loads for seconds
 
@@ -86,9 +94,7 @@ def inspect(
 
 def print_inspection(screen: Screen, inspection: Inspection) -> None:
     """Print a page: problems, next steps, the pairs to look at."""
-    from opera.data.names import source_title
-
-    screen.heading(f"{source_title(inspection.source)} with {inspection.model}")
+    screen.heading(inspection.title)
     screen.lines(
         inspection.size,
         *(f"note: {note}" for note in inspection.notes),
@@ -111,35 +117,38 @@ def print_inspection(screen: Screen, inspection: Inspection) -> None:
 def _findings(inspection: Inspection) -> Iterator[str]:
     """Say what is wrong with the data, or may be."""
     quality, counts = inspection.quality, inspection.counts
-    if quality.noise is not None:
+    if quality is not None and quality.noise is not None:
         yield (
             f"{quality.noise:.1%} of the training pairs, {quality.low:.1%} to {quality.high:.1%}, "
             "are hard for this model: random documents score as well"
         )
+    repeat = "repeat" if inspection.model is None else "almost repeat"
     for split, leak in inspection.leaks.items():
         if leak.leaked_queries:
             yield (
-                f"{split}: {leak.leaked_queries:,} of {leak.queries:,} queries almost repeat a "
-                f"train query; {leak.leaked_pairs:,} of {leak.pairs:,} pairs share its document"
+                f"{split}: {leak.leaked_queries:,} of {leak.queries:,} queries {repeat} a train "
+                f"query; {leak.leaked_pairs:,} of {leak.pairs:,} pairs share its document"
             )
     for name, duplicates in (("documents", inspection.documents), ("queries", inspection.queries)):
         if duplicates.near_duplicates or duplicates.copies:
             sample = " (a random sample)" if duplicates.checked < duplicates.total else ""
-            yield (
-                f"{name}: {duplicates.near_duplicates:,} of {duplicates.checked:,}{sample} have a "
-                f"near-duplicate, {duplicates.copies:,} of {duplicates.total:,} an exact copy"
-            )
+            checked = f"{duplicates.checked:,}{sample}"
+            parts = [f"{duplicates.near_duplicates:,} of {checked} have a near-duplicate"]
+            parts = parts if duplicates.checked else []
+            parts.append(f"{duplicates.copies:,} of {duplicates.total:,} repeat another exactly")
+            yield f"{name}: {', '.join(parts)}"
     for split, seen in inspection.seen.items():
         meaning = next(words for least, words in NOVELTY if seen >= least)
         yield f"{split}: {seen:.0%} of its documents are in train; {meaning}"
     yield from (lengths.sentence for lengths in inspection.lengths)
     mean = counts["train_pairs"] / counts["train_queries"]
     yield f"train: {mean:.1f} relevant documents per query on average"
-    if inspection.unlabelled and inspection.negatives in DRAWN:
+    if inspection.unlabelled and inspection.negatives in (None, *DRAWN):
         splits = "" if inspection.leaks else ", even before test and dev leave train"
+        drawn = DRAWN.get(inspection.negatives or "", "").format(inspection.draws)
         yield (
             f"{inspection.unlabelled:,} of {counts['documents']:,} documents have no training pair"
-            f"{splits}; opera train {DRAWN[inspection.negatives].format(inspection.draws)}"
+            f"{splits}{drawn}"
         )
     if not inspection.leaks:
         yield "The data has only train; opera train splits off test and dev (--expected-documents)."
@@ -149,7 +158,9 @@ def _findings(inspection: Inspection) -> Iterator[str]:
 
 def _steps(inspection: Inspection) -> Iterator[str]:
     """Say what to do next."""
-    noise = inspection.quality.noise
+    if inspection.model is None:
+        yield "Add --model MODEL to see noise, labels that look wrong, near-duplicates and lengths."
+    noise = None if inspection.quality is None else inspection.quality.noise
     for lengths in inspection.lengths:
         if lengths.advice is not None:
             yield f"Long {'queries' if lengths.role == 'query' else 'documents'}: {lengths.advice}."

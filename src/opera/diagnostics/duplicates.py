@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.core.arrays import IntArray
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData, TextTable
+from opera.data.copies import equal_positions
 from opera.retrieval.vectors import Vectors, exact_search
 
 MAX_CHECKED = 10_000
@@ -48,7 +50,8 @@ class Duplicates:
 
     Attributes:
         total: number of texts.
-        checked: number of texts checked for near-duplicates: all, or a random 10,000.
+        checked: number of texts checked for near-duplicates: all, or a random 10,000; 0 without a
+            model.
         near_duplicates: number of checked texts with a near-duplicate.
         copies: number of all texts that repeat an earlier text, with normalised white space.
         examples: some near-duplicates.
@@ -64,6 +67,8 @@ class Duplicates:
 @dataclass(frozen=True)
 class Leak:
     """Overlap of a split with train.
+
+    Without a model, only a copy of a training query counts as its near-duplicate.
 
     Attributes:
         queries: number of queries checked: all, or a random 10,000.
@@ -107,12 +112,16 @@ def find_near_duplicates(
 
 
 def count_duplicates(
-    table: TextTable, embeddings: Vectors, seed: int, max_examples: int, device: str = "cpu"
+    table: TextTable, embeddings: Vectors | None, seed: int, max_examples: int, device: str = "cpu"
 ) -> Duplicates:
     """Count the texts of a table with a near-duplicate; check at most 10,000 random texts.
 
-    ``embeddings`` are float32 ``[texts, dimension]``, unit vectors.
+    ``embeddings`` are float32 ``[texts, dimension]``, unit vectors; without them, only copies are
+    counted.
     """
+    copies = len(np.setdiff1d(table.copies, table.empty_rows()))
+    if embeddings is None:
+        return Duplicates(len(table), checked=0, near_duplicates=0, copies=copies, examples=[])
     rows = _rows_to_check(len(table), seed)
     all_candidates = find_near_duplicates(
         table.texts(rows), np.array(embeddings[rows]), table, embeddings, NEIGHBOURS + 1, device
@@ -128,7 +137,7 @@ def count_duplicates(
         total=len(table),
         checked=len(rows),
         near_duplicates=len(best),
-        copies=len(np.setdiff1d(table.copies, table.empty_rows())),
+        copies=copies,
         examples=examples,
     )
 
@@ -136,8 +145,8 @@ def count_duplicates(
 def find_leak(
     data: RetrievalData,
     split: str,
-    train_embeddings: NDArray[np.float32],
-    split_embeddings: NDArray[np.float32],
+    train_embeddings: NDArray[np.float32] | None,
+    split_embeddings: NDArray[np.float32] | None,
     seed: int,
     max_examples: int,
     device: str = "cpu",
@@ -145,19 +154,22 @@ def find_leak(
     """Find near-duplicates of a split's queries in train; check at most 10,000 random queries.
 
     The embeddings are float32 ``[queries, dimension]``, unit vectors, of the queries with a
-    relevant document.
+    relevant document. Without them, only copies are found.
     """
     train, held_out = data.training_split(), data.split(split).relevant()
     rows = _rows_to_check(held_out.n_queries, seed)
     held_out = held_out.select_queries(np.isin(np.arange(held_out.n_queries), rows))
     train_queries = data.queries.select(train.query_rows)
-    texts, vectors = (
-        data.queries.texts(held_out.query_rows, "text"),
-        np.array(split_embeddings[rows]),
-    )
-    all_candidates = find_near_duplicates(
-        texts, vectors, train_queries, train_embeddings, NEIGHBOURS, device
-    )
+    all_candidates: Iterable[Candidates]
+    if train_embeddings is None or split_embeddings is None:
+        groups = data.query_group
+        all_candidates = _copies(groups[held_out.query_rows], groups[train.query_rows])
+    else:
+        texts = data.queries.texts(held_out.query_rows, "text")
+        vectors = np.array(split_embeddings[rows])
+        all_candidates = find_near_duplicates(
+            texts, vectors, train_queries, train_embeddings, NEIGHBOURS, device
+        )
     leaked = {query: candidates for query, candidates in enumerate(all_candidates) if candidates}
     leaked_pairs = 0
     for query, candidates in leaked.items():
@@ -174,6 +186,14 @@ def find_leak(
         leaked_pairs=leaked_pairs,
         examples=examples,
     )
+
+
+def _copies(groups: IntArray, other_groups: IntArray) -> list[Candidates]:
+    """Find the rows of ``other_groups`` with the same text as each row of ``groups``."""
+    candidates: list[Candidates] = [{} for _ in groups]
+    for row, other in zip(*equal_positions(groups, other_groups), strict=True):
+        candidates[row][int(other)] = 1.0
+    return candidates
 
 
 def _documents(data: RetrievalData, qrels: Qrels, query: int) -> NDArray[np.integer]:

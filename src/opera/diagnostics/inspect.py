@@ -103,48 +103,55 @@ class SuspiciousPair:
 
 @dataclass(frozen=True)
 class Inspection:
-    """A data set as a model sees it before any training.
+    """A data set before any training, as a model sees it.
 
     Attributes:
         source: the user's data.
-        model: the user's model.
+        model: the user's model; ``None`` without one.
         counts: the numbers of documents, and of queries and relevant pairs by split.
         grades: the numbers of judgements by split and grade.
         notes: sentences about merged and dropped data.
-        quality: estimated scoring quality and noise.
         documents: near-duplicates in the corpus.
         queries: near-duplicates among the judged queries of all splits.
         seen: by split except train, the fraction of relevant pairs whose document is also relevant
             in train.
         leaks: by split except train, the overlap with train.
         unlabelled: the number of documents without a training pair.
-        draws: how often a training with all defaults would draw each document as a random negative
-            from the whole corpus.
-        negatives: the kind of negatives of a training with all defaults.
-        lengths: how long queries and documents are, and how much of them a training reads.
-        suspicious: the training pairs that look most wrong.
         skipped: the table rows that were left out, with file, line, reason and text.
+        quality: estimated scoring quality and noise; ``None`` without a model.
+        draws: how often a training with all defaults would draw each document as a random negative
+            from the whole corpus; ``None`` without a model.
+        negatives: the kind of negatives of a training with all defaults; ``None`` without a model.
+        lengths: how long queries and documents are, and how much of them a training reads; empty
+            without a model.
+        suspicious: the training pairs that look most wrong; empty without a model.
     """
 
     source: DataName
-    model: str
+    model: str | None
     counts: dict[str, int]
     grades: dict[str, dict[int, int]]
     notes: tuple[str, ...]
-    quality: Quality
     documents: Duplicates
     queries: Duplicates
     seen: dict[str, float]
     leaks: dict[str, Leak]
     unlabelled: int
-    draws: float
-    negatives: str
-    lengths: list[TextLengths]
-    suspicious: list[SuspiciousPair]
-    skipped: Sequence[Mapping[str, Any]] = ()
+    skipped: Sequence[Mapping[str, Any]]
+    quality: Quality | None = None
+    draws: float | None = None
+    negatives: str | None = None
+    lengths: Sequence[TextLengths] = ()
+    suspicious: Sequence[SuspiciousPair] = ()
 
     def __repr__(self) -> str:
-        return f"Inspection of {source_title(self.source)} with {self.model}: {self.size}"
+        return f"Inspection of {self.title}: {self.size}"
+
+    @property
+    def title(self) -> str:
+        """The data, and the model if there is one."""
+        data = source_title(self.source)
+        return data if self.model is None else f"{data} with {self.model}"
 
     @property
     def size(self) -> str:
@@ -160,19 +167,19 @@ class Inspection:
 def inspect(
     data: Any,
     *,
-    model: Model,
+    model: Model | None = None,
     show: int = 8,
     seed: int = 0,
     relevant_grade: int | None = None,
     decisions: str | Path | Sequence[str | Path] | None = None,
     **arguments: Unpack[ModelArguments],
 ) -> Inspection:
-    """Inspect a data set with a model, before training.
+    """Inspect a data set before training, with or without a model.
 
     Args:
         data: anything :func:`opera.load_data` reads, such as a DataFrame, or loaded data.
         model: a sentence-transformers folder or hub id, a loaded SentenceTransformer, an OPERA run,
-            or ``minilm``.
+            or ``minilm``. Suspicious pairs, noise, near-duplicates and lengths need a model.
         show: number of suspicious pairs, skipped rows and examples of duplicates to return.
         seed: seed of the random documents.
         relevant_grade: lowest grade that counts as relevant; the default is the run's if ``model``
@@ -181,63 +188,132 @@ def inspect(
         arguments: how to read tables, and how the model reads texts (``ModelArguments``).
 
     Returns:
-        Counts, grades, estimated noise, duplicates, known documents of other splits, leaks,
-        documents without a training pair, and suspicious pairs. ``as_dict()`` returns all of it for
-        JSON.
+        Counts, grades, duplicates, known documents of other splits, leaks and documents without a
+        training pair; with a model also noise, lengths and suspicious pairs. ``as_dict()`` returns
+        all of it for JSON.
 
     Raises:
         InputError: for invalid input, such as data without a training pair.
 
     Examples:
-        >>> opera.inspect("example:faq", model="minilm").counts["train_pairs"]
+        >>> opera.inspect("example:faq").counts["train_pairs"]
         300
     """
     show, seed = whole_number(show, "show", 0), whole_number(seed, "seed", 0, MOST_SEED)
-    model, settings = checked_model(model), EncodingSettings.chosen(**arguments)
+    settings = EncodingSettings.chosen(**arguments)
+    model = None if model is None else checked_model(model)
     original, loaded = _load(data, model, decisions, relevant_grade, arguments)
-    encoder = open_encoder(model, **with_data_prompt(settings, loaded, model), similarity="cosine")
-    corpus_text, device = run_corpus_text(model), encoder.device
-    pool = DocumentPool.of(loaded, corpus_text)
-    documents = encoder.encode_corpus(loaded, corpus_text)
-    judged = np.unique(np.concatenate([qrels.query_rows for qrels in loaded.splits.values()]))
-    vectors = np.asarray(encoder.encode_queries(loaded, judged))
-
-    def vectors_of(qrels: Qrels) -> NDArray[np.float32]:
-        return np.asarray(vectors[np.searchsorted(judged, qrels.query_rows)])
-
-    train = loaded.training_split()
-    pairs, queries = train.pairs(), vectors_of(train)
-    ranks = rank_among_random(pairs, queries, documents, CBS_POOL, seed, pool)
-    held_out = {
-        name: vectors_of(relevant)
-        for name, qrels in loaded.splits.items()
-        if name != "train" and (relevant := qrels.relevant()).n_queries
-    }
+    embeddings = None
+    if model is not None:
+        settings = with_data_prompt(settings, loaded, model)
+        embeddings = Embeddings.of(loaded, model, settings)
+    pool = DocumentPool.of(loaded, "title_text" if model is None else run_corpus_text(model))
     return Inspection(
         source=loaded.source,
-        model=model_title(model),
+        model=None if model is None else model_title(model),
         counts=loaded.counts(),
         grades=count_grades(original),
         notes=loaded.notes,
-        quality=estimate_quality(ranks, pairs.pair_query),
-        documents=count_duplicates(loaded.corpus, documents, seed, show, device),
-        queries=count_duplicates(loaded.queries.select(judged), vectors, seed, show, device),
-        seen={name: known_fraction(loaded, name) for name in held_out},
-        leaks={
-            name: find_leak(loaded, name, queries, held_out[name], seed, show, device)
-            for name in held_out
-        },
-        unlabelled=pool.others(pairs.pair_doc),
-        **_negatives_in_training(loaded, pairs.n_queries, encoder),
-        lengths=_lengths(encoder, loaded, arguments, corpus_text, seed),
-        suspicious=_suspicious_pairs(loaded, pairs, queries, documents, ranks, show),
+        unlabelled=pool.others(loaded.training_split().pairs().pair_doc),
         skipped=[] if loaded.skipped is None else loaded.skipped.slice(0, show).to_pylist(),
+        **_duplicates(loaded, embeddings, seed, show),
+        **(
+            {}
+            if embeddings is None
+            else _with_model(loaded, embeddings, pool, arguments, seed, show)
+        ),
     )
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """The embeddings of a data set.
+
+    Attributes:
+        encoder: the model.
+        corpus_text: fields of a document that it reads.
+        documents: of the corpus.
+        query_rows: the judged queries of all splits, ascending.
+        queries: of these queries, float32 ``[queries, dimension]``.
+    """
+
+    encoder: Encoder
+    corpus_text: CorpusText
+    documents: Vectors
+    query_rows: IntArray
+    queries: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, data: RetrievalData, model: Model, settings: Mapping[str, Any]) -> Embeddings:
+        """Encode the documents and the judged queries."""
+        encoder = open_encoder(model, **settings, similarity="cosine")
+        corpus_text, judged = run_corpus_text(model), judged_queries(data)
+        documents = encoder.encode_corpus(data, corpus_text)
+        queries = np.asarray(encoder.encode_queries(data, judged))
+        return cls(encoder, corpus_text, documents, judged, queries)
+
+    def of_queries(self, qrels: Qrels) -> NDArray[np.float32]:
+        """Return the embeddings of the queries of a split."""
+        return np.asarray(self.queries[np.searchsorted(self.query_rows, qrels.query_rows)])
+
+
+def judged_queries(data: RetrievalData) -> IntArray:
+    """Return the rows of the queries of all splits, ascending."""
+    return np.unique(np.concatenate([qrels.query_rows for qrels in data.splits.values()]))
+
+
+def _duplicates(
+    data: RetrievalData, embeddings: Embeddings | None, seed: int, show: int
+) -> dict[str, Any]:
+    """Find duplicates, leaks and known documents; without embeddings, only copies of texts."""
+    documents, queries, device = None, None, "cpu"
+    if embeddings is not None:
+        documents, queries = embeddings.documents, embeddings.queries
+        device = embeddings.encoder.device
+    train = data.training_split()
+    judged = data.queries.select(judged_queries(data))
+    held_out = {
+        name: relevant
+        for name, qrels in data.splits.items()
+        if name != "train" and (relevant := qrels.relevant()).n_queries
+    }
+
+    def leak(name: str, split: Qrels) -> Leak:
+        queries_of = None if embeddings is None else embeddings.of_queries
+        vectors = [None if queries_of is None else queries_of(qrels) for qrels in (train, split)]
+        return find_leak(data, name, vectors[0], vectors[1], seed, show, device)
+
+    return {
+        "documents": count_duplicates(data.corpus, documents, seed, show, device),
+        "queries": count_duplicates(judged, queries, seed, show, device),
+        "seen": {name: known_fraction(data, name) for name in held_out},
+        "leaks": {name: leak(name, split) for name, split in held_out.items()},
+    }
+
+
+def _with_model(
+    data: RetrievalData,
+    embeddings: Embeddings,
+    pool: DocumentPool,
+    arguments: ModelArguments,
+    seed: int,
+    show: int,
+) -> dict[str, Any]:
+    """Estimate the noise, find the pairs that look most wrong, and count tokens."""
+    train = data.training_split()
+    pairs, queries, documents = train.pairs(), embeddings.of_queries(train), embeddings.documents
+    ranks = rank_among_random(pairs, queries, documents, CBS_POOL, seed, pool)
+    return {
+        "quality": estimate_quality(ranks, pairs.pair_query),
+        "suspicious": _suspicious_pairs(data, pairs, queries, documents, ranks, show),
+        "lengths": _lengths(embeddings, data, arguments, seed),
+        **_negatives_in_training(data, pairs.n_queries, embeddings.encoder),
+    }
 
 
 def _load(
     data: Any,
-    model: Model,
+    model: Model | None,
     decisions: Any,
     relevant_grade: int | None,
     arguments: ReadingArguments,
@@ -257,11 +333,7 @@ def _load(
 
 
 def _lengths(
-    encoder: Encoder,
-    data: RetrievalData,
-    arguments: ModelArguments,
-    corpus_text: CorpusText,
-    seed: int,
+    embeddings: Embeddings, data: RetrievalData, arguments: ModelArguments, seed: int
 ) -> list[TextLengths]:
     """Count the tokens of queries and documents, against the limits of a training."""
     defaults = EncodingSettings()
@@ -271,7 +343,12 @@ def _lengths(
     }
     lengths = (
         text_lengths(
-            encoder, data, role, limit, corpus_text if role == "document" else "text", seed
+            embeddings.encoder,
+            data,
+            role,
+            limit,
+            embeddings.corpus_text if role == "document" else "text",
+            seed,
         )
         for role, limit in limits.items()
     )
