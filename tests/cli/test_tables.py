@@ -59,9 +59,9 @@ def test_bad_rows_are_counted_by_kind_or_left_out_and_listed(tmp_path, run_opera
     table.write_text("\r\n".join(["Ticket title;KB article", *good[:30], *bad, *good[30:]]), "cp1252", newline="")
     clean.write_text("\n".join(["query;document", *good]), newline="")
     given = (table, "--columns", "query=Ticket title,document=KB article", "--encoding", "cp1252")
-    refused = run_opera("inspect", *given, "--model", static_model, status=2)
+    refused = run_opera("inspect", *given, status=2)
     assert "pass --skip-bad-rows to leave out these 5 of 65 rows" in refused.stderr
-    wrong = run_opera("inspect", *given[:3], "--skip-bad-rows", "--model", static_model, status=2)
+    wrong = run_opera("inspect", *given[:3], "--skip-bad-rows", status=2)
     assert "give the encoding with --encoding" in wrong.stderr
     assert "would leave out 65 of 65 rows" in wrong.stderr
     command = ("train", *given, "--skip-bad-rows", "--model", static_model, "--out", tmp_path / "run", *QUICK)
@@ -87,3 +87,21 @@ def test_weak_pairs_and_the_command_that_is_printed(tmp_path, run_opera, static_
     assert command[:3] == ["opera", "train", str(tmp_path / "weak pairs.csv")]
     run_opera(*command[1:-1], tmp_path / "run", *QUICK)
     assert Run.open(tmp_path / "run").record.data.counts["test_queries"] == 4
+
+
+def test_inspect_shows_lines_and_ends_with_a_command_that_trains(tmp_path, run_opera, static_model):
+    folder = tmp_path / "Ana's tickets"
+    folder.mkdir()
+    rows = "".join(f"t{n % 4}w{n} größe{n};t{n % 4}w{n} common{n}\r\n" for n in range(60))
+    (folder / "my tickets.csv").write_text(f"Title;Article\r\n;empty\r\n{rows}", "cp1252", newline="")
+    given = ("Ana's tickets/my tickets.csv", "--columns", "query=Title,document=Article", "--encoding", "cp1252")
+    options = ("--skip-bad-rows", "--query-prompt", "ask: ", "--model", static_model)
+    page = run_opera("inspect", *given, *options, "--show", 60).stdout
+    assert all(f"my tickets.csv:{line}: t" in page for line in range(3, 63))
+    assert "dp" not in page.split()
+    command = shlex.split(page.splitlines()[-1])
+    assert command[:3] == ["opera", "train", given[0]]
+    run_opera(*command[1:], *QUICK)
+    assert Run.open(tmp_path / "run").settings["query_prompt"] == "ask: "
+    again = run_opera("inspect", *given, "--skip-bad-rows", "--relevant-grade", 1).stdout
+    assert again.splitlines()[-1].endswith("--model minilm --set relevant_grade=1 --out run-2")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import opera
+from opera.core.terminal import shown
 from opera.data import Mixture
 from opera.experiments.compare import prepare_grid
 from opera.retrieval.encoder import open_encoder
@@ -38,6 +39,7 @@ def test_every_measurement_says_once_that_documents_are_copies(make_beir, static
     folder = make_beir()
     lines = (folder / "corpus.jsonl").read_text().splitlines()
     copy = json.loads(lines[0]) | {"_id": "copy"}
+    text = f"{copy['title']} {copy['text']}".strip()
     (folder / "corpus.jsonl").write_text("\n".join([*lines, json.dumps(copy)]) + "\n")
     caplog.set_level("INFO", "opera")
 
@@ -49,7 +51,7 @@ def test_every_measurement_says_once_that_documents_are_copies(make_beir, static
     opera.evaluate(folder, model=static_model)
     (note,) = notes()
     assert note == (
-        f"note: {folder.name}: copies among the documents: 1, such as 'copy' with the text of 'd0'; training, "
+        f"note: {folder.name}: copies among the documents: 1, such as {shown(text)}; training, "
         "negatives and splits treat copies as one, but measures do not: ids decide which copy ranks first"
     )
     prepare_grid([str(folder)], tmp_path / "grid", [str(static_model)], {}, "ft,rp:k=0.5", [0, 1], [4])

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 WEAK_MODEL = 0.6
 """If more of the pairs are hard, a weak model is a likelier reason than wrong labels."""
-DP_MAY_GAIN = 0.5
-"""With at least this fraction of hard pairs, dp may gain: in slow training it did so on all four
-data sets with half of the labels wrong, and on NFCorpus (docs/benchmarks.md)."""
 NOVELTY = (
     (0.9, "fine-tuning is mostly safe"),
     (0.5, "some are new, and fine-tuning may not carry over to them"),
@@ -105,13 +102,18 @@ def print_inspection(screen: Screen, inspection: Inspection) -> None:
     screen.lines(*(f"- {step}" for step in _steps(inspection)))
     if inspection.suspicious:
         screen.heading(
-            "\nHardest for this model: random documents that are closer, query, document"
+            "\nHardest for this model, but often correct (random documents that are closer, pair):"
         )
     for pair in inspection.suspicious:
         closer = f"{pair.closer_random_share:.0%}".rjust(4)
-        screen.cut(f"{closer}  {flat(pair.query_id)}: {flat(pair.query)}")
-        screen.cut(f"      {flat(pair.doc_id)}: {flat(pair.document)}", style="dim")
-    screen.lines("\n--json adds counts, duplicates and skipped rows, with texts")
+        query_place, document_place = flat(pair.query_id), f"{flat(pair.doc_id)}: "
+        if pair.file is not None:
+            query_place, document_place = f"{flat(pair.file)}:{pair.line}", ""
+        screen.cut(f"{closer}  {query_place}: {flat(pair.query)}")
+        screen.cut(f"      {document_place}{flat(pair.document)}", style="dim")
+    screen.lines("For counts, duplicates and skipped rows with texts, pass --json.")
+    screen.heading("Train with this command:")
+    screen.commands(inspection.command)
 
 
 def _findings(inspection: Inspection) -> Iterator[str]:
@@ -169,16 +171,4 @@ def _steps(inspection: Inspection) -> Iterator[str]:
             "So many labels are rarely wrong: look at the pairs below, or inspect with a better "
             "model."
         )
-    if noise is not None:
-        yield dp_advice(noise)
-    yield (
-        "opera train samples pairs that look wrong less often, and lists them. Pairs that are hard "
-        "for a base model are often correct."
-    )
-
-
-def dp_advice(hard: float) -> str:
-    """Say whether to try ``dp``, from the fraction of pairs that are hard for the base model."""
-    if hard >= DP_MAY_GAIN:
-        return "So many labels are hard that dp may gain at a low learning rate: compare it."
-    return f"dp is unlikely to gain: fewer than {DP_MAY_GAIN:.0%} of the labels are hard."
+    yield "opera train samples pairs that look wrong less often, and lists them."

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from glob import escape
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -295,6 +296,12 @@ def is_page(path: Path, generator: str) -> bool:
     """Whether a path is an HTML page that names ``generator`` at its start, as OPERA's pages do."""
     mark = f'<meta name="generator" content="{generator}">'
     return path.is_file() and mark.encode() in path.read_bytes()[:1000]
+
+
+def free_path(path: Path) -> Path:
+    """Return a path that nothing has yet: ``path`` itself, or ``path-2``, ``path-3`` and so on."""
+    names = (path.with_name(f"{path.name}-{number}") for number in count(2))
+    return next(free for free in chain([path], names) if not os.path.lexists(free))
 
 
 def check_folder(path: Path, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
 import sys
 from typing import Any, TextIO
 
@@ -41,6 +42,11 @@ def say(text: object = "", *, file: TextIO | None = None) -> None:
 def shown(value: object) -> str:
     """Return a value for an error message: Python's repr on one line, cut in the middle if long."""
     return printable(shortened(repr(value)))
+
+
+def command_line(*words: object) -> str:
+    """Return a command of OPERA that runs when pasted into a shell: ``opera`` and quoted words."""
+    return shlex.join(["opera", *map(str, words)])
 
 
 def counted(count: int, noun: str) -> str:

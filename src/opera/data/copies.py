@@ -96,11 +96,11 @@ def copy_notes(data: RetrievalData) -> list[str]:
     for kind, table in (("documents", data.corpus), ("queries", data.queries)):
         copies = np.setdiff1d(table.copies, table.empty_rows())
         if len(copies):
-            copy_id, first_id = table.ids(np.array([copies[0], table.group[copies[0]]]))
+            (text,) = table.texts(copies[:1])
             notes.append(
-                f"copies among the {kind}: {len(copies):,}, such as {shown(copy_id)} with the text "
-                f"of {shown(first_id)}; training, negatives and splits treat copies as one, but "
-                "measures do not: ids decide which copy ranks first"
+                f"copies among the {kind}: {len(copies):,}, such as {shown(text)}; training, "
+                "negatives and splits treat copies as one, but measures do not: ids decide which "
+                "copy ranks first"
             )
     return notes
 

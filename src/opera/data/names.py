@@ -110,8 +110,9 @@ class TableSource:
             flag(skip_bad_rows, "skip_bad_rows"),
         )
 
-    def __str__(self) -> str:
-        """The arguments of a command that reads the tables, quoted for a shell."""
+    @property
+    def words(self) -> list[str]:
+        """The arguments of a command that reads the tables."""
         files = [f"{split}={path}" if split else path for split, path in self.pairs]
         alone = len(files) == 1 and self.documents is self.queries is None
         words = files if alone else [word for file in files for word in ("--pairs", file)]
@@ -123,8 +124,11 @@ class TableSource:
             words += ["--columns", f"{role}={column}"]
         if self.encoding is not None:
             words += ["--encoding", self.encoding]
-        words += ["--skip-bad-rows"] if self.skip_bad_rows else []
-        return shlex.join(words)
+        return [*words, "--skip-bad-rows"] if self.skip_bad_rows else words
+
+    def __str__(self) -> str:
+        """The arguments of a command that reads the tables, quoted for a shell."""
+        return shlex.join(self.words)
 
     def with_paths(self, change: Callable[[str], str]) -> TableSource:
         """Return the same tables with each path changed."""
@@ -207,13 +211,11 @@ def without_folders(name: DataName) -> DataName:
     return with_paths(name, lambda path: Path(path).name if os.path.lexists(path) else path)
 
 
-def command_words(name: DataName) -> str:
-    """Return a data set's name as the words of a command, quoted for a shell; ``DATA`` stands for
-    data in memory.
-    """
+def command_words(name: DataName) -> list[str]:
+    """Return a data set's name as the words of a command; ``DATA`` stands for data in memory."""
     if isinstance(name, TableSource):
-        return str(name)
-    return "DATA" if name.startswith(MEMORY) else shlex.quote(name)
+        return name.words
+    return ["DATA" if name.startswith(MEMORY) else name]
 
 
 def source_title(name: DataName) -> str:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from opera.core.arrays import IntArray
+from opera.core.errors import DataError
+from opera.core.terminal import log
 from opera.data.names import DataName, TableSource
 from opera.data.relation import Relation
 from opera.data.retrieval_data import RetrievalData
@@ -69,18 +71,27 @@ def source_rows(
         pairs: query rows and document rows.
 
     Returns:
-        A row per pair; ``None`` for a pair that no row has, and for data that are not tables.
-
-    Raises:
-        DataError: if a file cannot be read.
+        A row per pair; ``None`` for a pair that no row has, and for data that are not tables in
+        files. If a file cannot be read, a note says why, and all are ``None``.
     """
-    found: list[SourceRow | None] = [None] * len(pairs[0])
+    nowhere: list[SourceRow | None] = [None] * len(pairs[0])
     if isinstance(source, str):
         if kind_of_files(source) != "tables" or is_beir(source):
-            return found
+            return nowhere
         source = TableSource.of(source)
-    if not found:
-        return found
+    if not nowhere or any(path.startswith("hf:") for path in source.files):
+        return nowhere
+    try:
+        return _rows_in_files(data, source, pairs)
+    except DataError as error:  # the file is gone or has changed; pairs still have their texts
+        log.info("note: the lists of pairs have no line numbers: %s", error)
+        return nowhere
+
+
+def _rows_in_files(
+    data: RetrievalData, source: TableSource, pairs: tuple[IntArray, IntArray]
+) -> list[SourceRow | None]:
+    found: list[SourceRow | None] = [None] * len(pairs[0])
     with TemporaryDirectory() as folder:
         relation = Relation(Path(folder), skip_bad_rows=source.skip_bad_rows)
         add_files(relation, source)

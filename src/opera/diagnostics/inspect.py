@@ -11,18 +11,27 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.arguments import ModelArguments, ReadingArguments, reading_of, with_group
+from opera.config.arguments import (
+    ENCODING,
+    ModelArguments,
+    ReadingArguments,
+    reading_of,
+    with_group,
+)
 from opera.config.automatic import Situation, resolve
 from opera.config.negatives import LabelSettings
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.arrays import IntArray
+from opera.core.files import free_path
+from opera.core.terminal import command_line
 from opera.data import Qrels, RetrievalData, load_all, load_data
 from opera.data.decisions import with_decisions
 from opera.data.loading import named_source
-from opera.data.names import DataName, source_title
+from opera.data.names import DataName, command_words, source_title
 from opera.data.pairs import TrainingPairs
 from opera.data.retrieval_data import counts_in_words
+from opera.data.source_rows import source_rows
 from opera.data.splits import known_fraction
 from opera.data.texts import CorpusText
 from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, find_leak
@@ -31,8 +40,10 @@ from opera.methods.static import CBS_POOL
 from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
 from opera.retrieval.lengths import TextLengths, text_lengths
 from opera.retrieval.locate import (
+    MINILM,
     Model,
     checked_model,
+    is_loaded,
     model_title,
     run_corpus_text,
     with_grade,
@@ -91,6 +102,8 @@ class SuspiciousPair:
         document: text of the document.
         similarity: the cosine similarity of query and document.
         closer_random_share: fraction of random documents that are more similar to the query.
+        file: the name of the user's table with the pair; ``None`` if the data are no tables.
+        line: its line or row there.
     """
 
     query_id: str
@@ -99,6 +112,8 @@ class SuspiciousPair:
     document: str
     similarity: float
     closer_random_share: float
+    file: str | None
+    line: int | None
 
 
 @dataclass(frozen=True)
@@ -107,6 +122,7 @@ class Inspection:
 
     Attributes:
         source: the user's data.
+        command: the command that trains on the data, with the options of the inspection.
         model: the user's model; ``None`` without one.
         counts: the numbers of documents, and of queries and relevant pairs by split.
         grades: the numbers of judgements by split and grade.
@@ -128,6 +144,7 @@ class Inspection:
     """
 
     source: DataName
+    command: str
     model: str | None
     counts: dict[str, int]
     grades: dict[str, dict[int, int]]
@@ -210,6 +227,7 @@ def inspect(
     pool = DocumentPool.of(loaded, "title_text" if model is None else run_corpus_text(model))
     return Inspection(
         source=loaded.source,
+        command=training_command(loaded.source, model, relevant_grade, decisions, arguments),
         model=None if model is None else model_title(model),
         counts=loaded.counts(),
         grades=count_grades(original),
@@ -311,6 +329,28 @@ def _with_model(
     }
 
 
+def training_command(
+    source: DataName,
+    model: Model | None,
+    relevant_grade: int | None,
+    decisions: Any,
+    arguments: ModelArguments,
+) -> str:
+    """Return the command that trains on inspected data. ``MODEL`` stands for a loaded model."""
+    words = command_words(source)
+    if isinstance(source, str) and decisions:  # the options apply to the decisions alone
+        encoding = arguments.get("encoding")
+        words += [] if encoding is None else ["--encoding", encoding]
+        words += ["--skip-bad-rows"] if arguments.get("skip_bad_rows") else []
+    for path in LabelSettings.parse({"decisions": decisions}).decisions or ():
+        words += ["--decisions", path]
+    words += ["--model", "MODEL" if is_loaded(model) else str(model or MINILM)]
+    settings = {name: arguments.get(name) for name in ENCODING} | {"relevant_grade": relevant_grade}
+    for name, value in settings.items():
+        words += [] if value is None else ["--set", f"{name}={value}"]
+    return command_line("train", *words, "--out", free_path(Path("run")))
+
+
 def _load(
     data: Any,
     model: Model | None,
@@ -379,6 +419,7 @@ def _suspicious_pairs(
     worst = np.lexsort((similarity, -relative_rank(ranks)))[:count]
     query_rows = data.training_split().query_rows[pairs.pair_query[worst]]
     doc_rows = pairs.pair_doc[worst]
+    places = source_rows(data, data.source, (query_rows, doc_rows))
     columns: list[list[Any]] = [
         data.queries.ids(query_rows),
         data.corpus.ids(doc_rows),
@@ -386,6 +427,8 @@ def _suspicious_pairs(
         data.corpus.texts(doc_rows),
         similarity[worst].tolist(),
         ((ranks.rank - 1) / np.maximum(ranks.pool, 1))[worst].tolist(),
+        [None if row is None else row.file for row in places],
+        [None if row is None else row.line for row in places],
     ]
     return [SuspiciousPair(*values) for values in zip(*columns, strict=True)]
 

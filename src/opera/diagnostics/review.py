@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path, PurePath
 
 from opera.core.arguments import expand_paths, flag, user_path, whole_number
 from opera.core.errors import SettingError, raise_first
-from opera.core.files import check_output
+from opera.core.files import check_output, free_path
+from opera.core.terminal import command_line
 from opera.data.names import command_words, source_name, source_title
 from opera.diagnostics.judge import JUDGE_PAIRS, JudgeOptions, ask_judge, judge_options
 from opera.labels.review import SUFFIXES, NextStep, ReviewPage, chosen_items, with_suggestions
@@ -140,9 +139,9 @@ def next_step(run: Run, split: str, file: str | None = None) -> NextStep:
         used = {PurePath(path).name for path in earlier}
         names = (f"{name}{number}.csv" for number in ("", *range(2, len(used) + 2)))
         file = next(name for name in names if name not in used)
-    command = ["opera report", shlex.quote(str(run.path))] if split == "test" else _train_again(run)
-    decisions = [f"--decisions {shlex.quote(path)}" for path in (*earlier, file)]
-    return NextStep(file, " ".join([*command, *decisions]))
+    command = ["report", str(run.path)] if split == "test" else _train_again(run)
+    decisions = [word for path in (*earlier, file) for word in ("--decisions", path)]
+    return NextStep(file, command_line(*command, *decisions))
 
 
 def _train_again(run: Run) -> list[str]:
@@ -150,13 +149,12 @@ def _train_again(run: Run) -> list[str]:
     record = run.record
     sources = [data.source for data in record.sets] if record.sets else [record.data.source]
     first, *also = map(command_words, sources)
-    folders = (run.path.with_name(f"{run.path.name}-{number}") for number in count(2))
-    new_folder = next(folder for folder in folders if not folder.exists())
     recipe = run.model_path / RECIPE_FILE
     return [
-        f"opera train {first}",
-        *(f"--also {source}" for source in also),
-        f"--model {shlex.quote(record.model.source)}",
-        *([f"--config {shlex.quote(str(recipe))}"] if recipe.exists() else []),
-        f"--out {shlex.quote(str(new_folder))}",
+        "train",
+        *first,
+        *(word for source in also for word in ("--also", *source)),
+        *("--model", record.model.source),
+        *(["--config", str(recipe)] if recipe.exists() else []),
+        *("--out", str(free_path(run.path))),
     ]

@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from opera.config.recipe import make_recipe
 from opera.core.figures import DEFAULT_MEASURES, few_queries, in_points
 from opera.core.files import replace_file
-from opera.core.terminal import counted
+from opera.core.terminal import command_line, counted
 from opera.data.names import DataName, command_words, source_title, without_folders
 from opera.data.retrieval_data import counts_in_words
 from opera.retrieval.locate import MINILM
@@ -172,9 +172,9 @@ def repeat_command(record: RunRecord) -> str:
     """Return the ``opera train`` command that repeats a run; ``DATA`` stands for data in memory."""
     first, *also = [command_words(without_folders(source)) for source in _sources(record)]
     words = [
-        f"opera train {first}",
-        *(f"--also {source}" for source in also),
-        f"--model {shlex.quote(_short(record.model.source))}",
+        command_line("train", *first),
+        *(shlex.join(["--also", *source]) for source in also),
+        shlex.join(["--model", _short(record.model.source)]),
         f"--config {RECIPE_FILE}",
         "--out run",
     ]

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from opera.core.errors import DataError
-from opera.core.terminal import log
 from opera.data.id_lists import USER_COLUMN, cut
 from opera.data.source_rows import source_rows
 from opera.labels.review import SHORT
@@ -68,13 +66,7 @@ def _cells(session: Session, pairs: list[tuple[str, str]]) -> dict[tuple[str, st
     ):
         in_set = np.flatnonzero(set_numbers == set_number)
         text_rows = query_rows[in_set] - first_rows[0], doc_rows[in_set] - first_rows[1]
-        try:
-            rows = source_rows(data, recorded[set_number].source, text_rows)
-        except (
-            DataError
-        ) as error:  # the file is gone or has changed; the run is still worth its name
-            log.info("note: the lists of pairs have no line numbers: %s", error)
-            continue
+        rows = source_rows(data, recorded[set_number].source, text_rows)
         cells |= {
             pairs[position]: {
                 "file": row.file,

@@ -4,7 +4,6 @@ worth it, what is its final model, what does keyword search add?
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
@@ -28,7 +27,7 @@ from opera.core.figures import (
     mean_interval,
     points,
 )
-from opera.core.terminal import counted
+from opera.core.terminal import command_line, counted
 from opera.data.names import command_words
 from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, RunRecord
 
@@ -119,14 +118,14 @@ class RunSummary:
 
     def next_commands(self, grid: Path | None = None) -> dict[str, str]:
         """Return the commands that come next, by name. A grid has a report for all of its runs."""
-        folder, sets = shlex.quote(str(self.folder)), self.record.sets
+        folder, sets = self.folder, self.record.sets
         # a search takes one data set
-        searched = f"{command_words(sets[0].source)} --model {folder}" if sets else folder
+        searched = [*command_words(sets[0].source), "--model", folder] if sets else [folder]
         commands = {
-            "review": f"opera review {folder}",
-            "show": f"opera show {folder}",
-            "search": f'opera search {searched} "your question"',
-            "report": f"opera report {shlex.quote(str(grid or self.folder))}",
+            "review": command_line("review", folder),
+            "show": command_line("show", folder),
+            "search": f'{command_line("search", *searched)} "your question"',
+            "report": command_line("report", grid or folder),
         }
         if self.record.settings["query_vectors"] is not None:
             del commands["search"]  # the run has no model to embed a question
