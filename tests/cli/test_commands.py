@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import shlex
 import shutil
 import signal
 from collections.abc import Callable
@@ -16,10 +17,12 @@ import opera
 from commands import QUICK
 from grids import RunsFolder, around
 from opera.cli.compare import print_results
-from opera.cli.inspect import dp_advice, print_inspection
+from opera.cli.inspect import print_inspection
 from opera.cli.options import Screen
+from opera.cli.train import print_labels, print_next
 from opera.experiments.results import analyse_runs
 from opera.experiments.verdict import conclusion, title
+from opera.run_folder.folder import Run
 
 
 def test_evaluate_measures_a_run(run_opera, trained, beir, tmp_path):
@@ -162,9 +165,21 @@ def test_an_inspection_fits_on_one_page(beir, static_model):
     assert len(page.splitlines()) <= 40
 
 
-@pytest.mark.parametrize(("hard", "advice"), [(0.02, "unlikely to gain"), (0.49, "unlikely"), (0.61, "dp may gain")])
-def test_inspect_says_whether_dp_may_gain(hard, advice):
-    assert advice in dp_advice(hard)
+def test_printed_commands_run_when_pasted(run_opera, trained, tmp_path):
+    folder = shutil.copytree(trained.path, tmp_path / "Ana's runs" / "my run")
+    noisy = {"noise_rate": 0.3, "low": 0.2, "high": 0.4, "visited": 9, "suspicious": 1}
+    record = json.loads((folder / "run.json").read_text()) | {"noisy_labels": noisy}
+    (folder / "run.json").write_text(json.dumps(record))
+    run = Run.open(folder)
+    text = printed(print_labels, run, width=40) + printed(print_next, run, width=40)
+    commands = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith("  opera ")]
+    assert [words[1] for words in commands] == ["review", "review", "show", "search", "report"]
+    for words in commands:
+        assert str(run.path) in words
+        run_opera(*words[1:], *(["--overwrite"] if words[1] in ("show", "report") else []))
+    run_opera("review", run.path, "--out", "my decisions.csv")
+    again = run_opera("review", run.path, "--out", "my decisions.csv", "--overwrite").stdout.splitlines()[-1]
+    assert shlex.split(again)[-4:] == ["--out", f"{run.path}-2", "--decisions", "my decisions.csv"]
 
 
 def test_data_of_one_pair_without_other_splits_is_inspected(tmp_path, static_model):

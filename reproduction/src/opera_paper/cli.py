@@ -16,6 +16,7 @@ from rich.filesize import decimal
 from rich.table import Column, Table
 
 import opera
+from opera.core.terminal import command_line
 from opera.data import check_stays_out, counts_in_words, with_relevant_grade
 from opera_paper import align, reproduce
 from opera_paper.catalogue import PAPER_SETS, find_set
@@ -182,7 +183,7 @@ def noise_(
     )
     write_noisy(noisy, wrong, out)
     print(*noisy.notes, f"{out / WRONG_PAIRS} lists the wrong pairs; next:", sep="\n")
-    print(f"  opera train {out} --model {model or 'MODEL'} --out run")
+    print(f"  {command_line('train', out, '--model', model or 'MODEL', '--out', 'run')}")
 
 
 @app.command(epilog="Example: opera-paper theory --noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5")

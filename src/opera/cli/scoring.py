@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -32,7 +31,8 @@ from opera.config.negatives import MiningSettings
 from opera.core.arguments import expand_user
 from opera.core.errors import SettingError
 from opera.core.figures import in_points
-from opera.core.terminal import shown_path
+from opera.core.files import free_path
+from opera.core.terminal import command_line, shown_path
 
 MINING = [name for name in MiningSettings.model_fields if name != "keep"]
 """The settings of mining. Only ``keep`` has another default than in training."""
@@ -202,11 +202,21 @@ def pairs(
     origins = table["origin"]
     counts = {row["values"]: row["counts"] for row in origins.value_counts().to_pylist()}
     listed = ", ".join(f"{count:,} {origin}" for origin, count in counts.items())
-    train = (
-        f"opera train {quote(shown_path(out))} --expected-documents known --model minilm --out run"
+    options = (
+        "--expected-documents",
+        "known",
+        "--model",
+        "minilm",
+        "--out",
+        free_path(Path("run")),
     )
+
+    def print_pairs(screen: Screen) -> None:
+        screen.lines(f"{shown_path(out)}: {len(origins):,} pairs ({listed})")
+        screen.commands(command_line("train", out, *options))
+
     show(
         as_json,
         lambda: {"file": str(out), "pairs": len(origins), "origins": counts},
-        lambda screen: screen.lines(f"{shown_path(out)}: {len(origins):,} pairs ({listed})", train),
+        print_pairs,
     )

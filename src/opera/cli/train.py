@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import textwrap
@@ -38,7 +39,7 @@ from opera.core.errors import SettingError
 from opera.core.figures import PRIMARY, few_queries, in_points, points
 from opera.core.files import check_folder
 from opera.core.settings import SettingDoc
-from opera.core.terminal import say
+from opera.core.terminal import command_line, say
 from opera.run_folder.folder import Run
 
 NO_GAIN = 3
@@ -225,9 +226,10 @@ def print_labels(screen: Screen, run: Run) -> None:
         screen.lines(f"{labels_sentence(estimate)}; {pair_list}{advice}.")
         if is_noisy or run.settings["decisions"] is not None:
             screen.lines(
-                "If the test split is as noisy, the reported scores are too low: correct its "
-                f"labels with opera review {run.path} --split test."
+                "If the test split is as noisy, the reported scores are too low; this command "
+                "shows its labels:"
             )
+            screen.commands(command_line("review", run.path, "--split", "test"))
 
 
 def print_parts(screen: Screen, run: Run) -> None:
@@ -334,8 +336,8 @@ def print_quickstart(screen: Screen, run: Run) -> None:
     opera = sys.argv[0] if Path(sys.argv[0]).name == "opera" else "opera"
     screen.heading("\nWith your own data:")
     screen.commands(
-        f"{opera} inspect {command_words(run.record.data.source)} --model minilm",
-        f"{opera} train python:YOUR_PACKAGE --model minilm --out yours",
+        shlex.join([opera, "inspect", *command_words(run.record.data.source), "--model", "minilm"]),
+        shlex.join([opera, "train", "python:YOUR_PACKAGE", "--model", "minilm", "--out", "yours"]),
     )
 
 

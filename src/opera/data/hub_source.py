@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -100,7 +101,7 @@ def load_hub(
     hub_name, parsed = f"hf:{name}", HubName.parse(name)
     last_read = cache_folder() / "hub" / digest_files([], str(parsed))
     commits, notes = ([], ()) if parsed.local else _commits(parsed, hub_name, last_read)
-    pinned = "" if parsed.revision is None else f"--revision {parsed.revision} "
+    pinned = "" if parsed.revision is None else f"--revision {shlex.quote(parsed.revision)} "
     parsed = HubName(*parsed[:4], *(commits or parsed[4:]))
     files = _files(parsed, hub_name) if parsed.local else []
     names = [str(path.relative_to(Path(parsed.repository).parent)) for path in files]

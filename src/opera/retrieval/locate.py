@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -184,7 +185,7 @@ def data_and_model(
             )
         checked = checked_model(model)
         return data, checked, checked
-    loaded = run_data(name, f"pass DATA --model {name}")
+    loaded = run_data(name, f"pass DATA --model {shlex.quote(name)}")
     return loaded, name if model is None else checked_model(model), name
 
 

@@ -162,7 +162,7 @@ def _conflicts(mixture: Mixture, settings: TrainSettings, negatives: str) -> lis
         (
             distills and data.teacher is None,
             f"loss=distill: {data.title} has no teacher scores; write some with opera score "
-            "--reranker, and pass them with --teacher",
+            "DATA --reranker MODEL --out scores.parquet, and pass them with --teacher",
         ),
         (
             distills and settings.n_negatives == 0,
