@@ -45,7 +45,7 @@ def test_require_gain_the_verdict_first_and_each_size(run_opera, beir, static_mo
         done = run_opera(*words, status=status)
         assert Run.open(verdict).finished
     first, verdict, *others = done.stdout.strip().splitlines()
-    assert re.match(r"The right document is among the first ten for \d+ of \d+ questions", first)
+    assert re.match(r"The right document is among the first ten for \d+ of \d+ held-out questions", first)
     assert re.match(r"(Base model kept|Worse|Keyword search).*nDCG@10", verdict)
     assert any(line.startswith("warning: 10 dev queries are few") for line in others)
     assert "denoise, 8 steps, learning rate 0.05, temperature 0.1" in others

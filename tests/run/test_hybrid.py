@@ -144,7 +144,7 @@ def test_the_first_sentence_counts_the_questions_with_a_right_document(run):
     base, final, words = (int(sum(table[f"{model} Success@10"].to_pylist())) for model in ("base", "final", "bm25"))
     before = "as before" if base == final else f"it was for {base} before"
     assert run.headlines[0] == (
-        f"The right document is among the first ten for {final} of {len(table)} questions; {before}. "
+        f"The right document is among the first ten for {final} of {len(table)} held-out questions; {before}. "
         f"Keyword search finds it for {words}."
     )
 

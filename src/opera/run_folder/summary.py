@@ -214,7 +214,7 @@ def successes_sentence(summary: RunSummary) -> str:
     before = "as before" if base == final else f"it was for {base:,} before"
     keywords = f" Keyword search finds it for {found['bm25']:,}." if "bm25" in found else ""
     return (
-        f"The right document is among the first ten for {final:,} of {queries:,} "
+        f"The right document is among the first ten for {final:,} of {queries:,} held-out "
         f"{'question' if queries == 1 else 'questions'}; {before}.{keywords}"
     )
 
