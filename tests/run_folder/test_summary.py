@@ -11,6 +11,7 @@ from grids import guard_record
 from opera.run_folder.record import GuardedMeasure, GuardRecord, NoisyLabelsRecord
 from opera.run_folder.summary import (
     NEXT_STEPS,
+    Change,
     RunSummary,
     next_step_sentence,
     verdict_of,
@@ -58,6 +59,14 @@ def test_a_verdict_ends_with_what_to_do(trained, verdict, low, sentence):
     labels = NoisyLabelsRecord(noise_rate=low, low=low, high=low, suspicious=1, visited=9999, unvisited=0)
     record = trained.record.model_copy(update={"noisy_labels": labels})
     assert next_step_sentence(summary_of(trained, record=record, verdict=verdict)).startswith(sentence)
+
+
+def test_a_verdict_advises_keywords_if_they_are_as_good(trained):
+    for difference, sentence in ((0.0, "Next: search with keywords"), (-0.01, "Next: use the final model")):
+        record = trained.record.model_copy(update={"noisy_labels": None})
+        tie = Change(difference, -0.1, 0.1)
+        summary = dataclasses.replace(trained.summary, record=record, verdict="better", bm25=tie, hybrid=None)
+        assert next_step_sentence(summary).startswith(sentence)
 
 
 def test_every_verdict_has_a_next_step():

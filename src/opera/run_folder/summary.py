@@ -112,9 +112,12 @@ class RunSummary:
         )
 
     @property
-    def bm25_is_better(self) -> bool:
-        """Whether keyword search alone is better than the final model."""
-        return self.bm25 is not None and self.bm25.low > 0 and self.queries >= LEAST_QUERIES
+    def bm25_compared(self) -> str | None:
+        """How good keyword search alone is compared with the final model, if it is no worse."""
+        if self.bm25 is None or self.bm25.difference < 0:
+            return None
+        is_better = self.bm25.low > 0 and self.queries >= LEAST_QUERIES
+        return "better than" if is_better else "at least as good as"
 
     def next_commands(self, grid: Path | None = None) -> dict[str, str]:
         """Return the commands that come next, by name. A grid has a report for all of its runs."""
@@ -180,7 +183,7 @@ def headlines(summary: RunSummary) -> list[str]:
     """Say how often the right document is found, whether the run was worth it, what its final
     model is, what keyword search adds, and what to do next.
 
-    If keyword search is better than the final model, that follows the first sentence.
+    If keyword search is no worse than the final model, that follows the first sentence.
     """
     guard, queries = summary.record.guard, counted(summary.queries, "test query")
     means = {model: values[PRIMARY] for model, values in summary.measures.items()}
@@ -195,10 +198,10 @@ def headlines(summary: RunSummary) -> list[str]:
         ]
     if summary.bm25 is not None:
         lines.append(_keyword_sentence(summary, means))
-    if summary.bm25_is_better:
+    if (compared := summary.bm25_compared) is not None:
         lines.insert(
             1,
-            f"Keyword search (BM25) alone is better than the final model: {PRIMARY} "
+            f"Keyword search (BM25) alone is {compared} the final model: {PRIMARY} "
             f"{in_points(means['bm25'])} against {in_points(means['final'])} on {queries}.",
         )
     return [*lines, f"{next_step_sentence(summary)}."]
@@ -244,7 +247,7 @@ def next_step_sentence(summary: RunSummary) -> str:
         return "Next: review the labels that look wrong, and train again"
     if hybrid is not None and hybrid.low > 0:
         return "Next: search with the final model and keyword search together"
-    if summary.bm25_is_better:
+    if summary.bm25_compared is not None:
         return "Next: search with keywords, or try a larger base model"
     verdict, change = summary.verdict, summary.changes.get(PRIMARY)
     if verdict is None:  # without a guard, only test can tell
