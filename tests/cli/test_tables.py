@@ -105,3 +105,29 @@ def test_inspect_shows_lines_and_ends_with_a_command_that_trains(tmp_path, run_o
     assert Run.open(tmp_path / "run").settings["query_prompt"] == "ask: "
     again = run_opera("inspect", *given, "--skip-bad-rows", "--relevant-grade", 1).stdout
     assert again.splitlines()[-1].endswith("--model minilm --set relevant_grade=1 --out run-2")
+
+
+def test_a_run_shows_what_matters_and_logs_the_details(tmp_path, run_opera, static_model, caplog):
+    rows = "".join(f"t{n % 4}w{n} größe{n};t{n % 4}w{n} common{n}\r\n" for n in range(60))
+    (tmp_path / "t.csv").write_text(f"Title;Article\r\n{rows}", "cp1252", newline="")
+    (tmp_path / "decisions.csv").write_text("query_id,doc_id,query,decision\nq0,d0,t0w0 größe0,correct\n", "utf-8")
+    given = (
+        "t.csv",
+        "--columns",
+        "query=Title,document=Article",
+        "--encoding",
+        "cp1252",
+        "--decisions",
+        "decisions.csv",
+    )
+    with caplog.at_level("INFO", logger="opera"):
+        run_opera("train", *given, "--model", static_model, "--out", "run", *QUICK)
+    shown = [record.getMessage() for record in caplog.records]
+    logged = (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
+    assert shown[0] == "reading t.csv"
+    assert sum("learning rate" in line for line in shown) == 1
+    for detail in ("train queries to test", "number of steps: given; automatic values suit"):
+        assert detail in logged
+        assert not any(detail in line for line in shown)
+    assert "decisions.csv: is UTF-8" not in logged
+    assert shown.index(next(line for line in shown if "building the training set" in line)) <= 12

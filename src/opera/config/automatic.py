@@ -139,8 +139,8 @@ def reason_for_steps(settings: TrainSettings, situation: Situation) -> str:
     if settings.max_steps is not None or settings.epochs is not None:
         return "given"
     defaults = DEFAULTS[situation.model]
-    limits = f"{defaults.least_steps} to {_most_steps(defaults, situation.device)} steps"
-    return f"{defaults.epochs:g} epochs, but {limits}"
+    most = _most_steps(defaults, situation.device)
+    return f"{defaults.epochs:g} epochs, at least {defaults.least_steps} and at most {most} steps"
 
 
 def _steps(epochs: float | None, per_epoch: int, defaults: Defaults, device: str) -> int:

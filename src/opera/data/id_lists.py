@@ -18,6 +18,7 @@ from opera.data.mixture import ListOptions
 from opera.data.relation import Relation, Rule, id_rules, number_rules
 from opera.data.table_files import files_in, open_texts
 from opera.data.tables import Table
+from opera.data.text_files import is_utf8
 
 IDS = ("query_id", "doc_id")
 USER_COLUMN = "my:"
@@ -78,8 +79,10 @@ def read_lists(
     """
     lists = []
     for file in (file for path in paths for file in files_in(Path(path))):
-        notes: list[str] = []
-        (table,) = open_texts(str(file), "pairs", Columns(), notes, options.encoding)
+        notes, encoding = list[str](), options.encoding
+        if encoding is not None and is_utf8(file, encoding):
+            encoding = None  # OPERA writes its own lists in UTF-8, whatever the data have
+        (table,) = open_texts(str(file), "pairs", Columns(), notes, encoding)
         wanted = [*IDS, *needed, *optional]
         names = [_column(table, name, name in optional) for name in wanted]
         columns = {name: column for name, column in zip(wanted, names, strict=True) if column}

@@ -288,6 +288,11 @@ def hold_out(
     return replace(data, notes=(*data.notes, note))
 
 
+def is_detail(note: str) -> bool:
+    """Whether a note says how a split was drawn, which the counts of the splits show as well."""
+    return " train queries to " in note
+
+
 def copy_splits(data: RetrievalData, source: RetrievalData) -> RetrievalData:
     """Split the judgements of ``data`` as in ``source``, and copy its notes.
 

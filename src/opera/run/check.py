@@ -13,8 +13,10 @@ from opera.config.training import reads_lists
 from opera.core.arguments import flag, user_path, without_parents
 from opera.core.errors import SettingError
 from opera.core.files import check_reads_stay
+from opera.core.terminal import log
 from opera.data import Mixture, check_stays_out, load_all
 from opera.data.loading import additional_sources, named_source
+from opera.data.names import TableSource, source_title
 from opera.retrieval.locate import Model, checked_model, inputs_of
 from opera.run_folder.housekeeping import (
     check_out_folder,
@@ -87,6 +89,8 @@ def check(
         models = [] if train.query_vectors is not None else [model, train.reranker]
         inputs = [path for source in sources for path in inputs_of(source, *models)]
         check_reads_stay(folder, [*reads, *inputs], removed_by_overwrite(folder))
+    if names := [source_title(name) for name in sources if isinstance(name, str | TableSource)]:
+        log.info("reading %s", ", ".join(names))
     return Checked(
         data=load_all(sources, *how),
         model=model,

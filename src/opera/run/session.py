@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import time
 from collections.abc import Iterator, Sequence
@@ -23,10 +24,10 @@ from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.core.terminal import counted, log, shown
 from opera.data import Mixture
-from opera.data.loading import log_notes
 from opera.data.names import source_title, with_paths
 from opera.data.qrels import TeacherScores
 from opera.data.retrieval_data import counts_in_words
+from opera.data.splits import is_detail
 from opera.retrieval.device import describe_device
 from opera.retrieval.lengths import text_lengths
 from opera.retrieval.locate import model_title, trained_queries
@@ -57,7 +58,7 @@ PHASES = {
     TRIAL_FOLDER: "training without the dev queries",
     "choose_mixing_weight": "measuring mixtures of base and fine-tuned weights on dev",
     "train": "training",
-    "compare_trainings": "measuring the second training on dev",
+    "compare_trainings": "comparing both trainings on dev",
     "evaluate_fine_tuned": "measuring the fine-tuned model on test",
     "evaluate_after": "measuring the final model on test",
     "review": "searching for missing labels",
@@ -219,19 +220,19 @@ RATE_WARNING = 50
 
 
 def announce(prepared: Prepared) -> None:
-    """Log the inputs and settings of a run, with notes and warnings about them."""
+    """Log the inputs and settings of a run, with notes and warnings about them. Details go to the
+    log file alone.
+    """
     settings, device, data = (
         prepared.settings,
         prepared.model.encoder.device,
         prepared.data.with_splits.joined,
     )
-    log_notes(data)
+    for note in data.notes:
+        log.log(logging.DEBUG if is_detail(note) else logging.INFO, "note: %s", note)
     log.info("%s: %s", data.name, counts_in_words(data.counts()))
     model = model_title(prepared.model.source)
-    log.info(
-        "model %s on %s, %s",
-        *(model, describe_device(device), prepared.model.encoder.precision),
-    )
+    log.info("%s on %s, %s", model, describe_device(device), prepared.model.encoder.precision)
     held_out = [qrels.query_rows for name, qrels in data.splits.items() if name != "train"]
     ids = data.queries.ids(np.concatenate([*held_out, np.empty(0, dtype=np.int64)]))
     if known := trained_queries(data, prepared.model.source, ids):
@@ -241,7 +242,7 @@ def announce(prepared: Prepared) -> None:
             *(model, known, len(ids)),
         )
     if changes := prepared.model.overridden:
-        log.info(
+        log.debug(
             "note: the run uses %s, and saves it with the fine-tuned model; OPERA measures the "
             "base model with the settings of its folder, and with prompts that the folder lacks",
             ", ".join(
@@ -274,14 +275,17 @@ def _announce_steps(prepared: Prepared) -> None:
     """Log how long the training is, what its negatives are, and whether its rate is too high."""
     settings, data = prepared.settings, prepared.data.with_splits.joined
     log.info(
-        "steps %d (%s), epochs %g, queries per step %d, learning rate %g, temperature %g; "
-        "automatic values suit %s (opera train --help-settings)",
+        "%s: %d steps of %d queries (%.3g epochs), learning rate %g, temperature %g",
+        prepared.recipe.method,
         settings.max_steps,
-        reason_for_steps(prepared.user_recipe.train, prepared.situation),
-        settings.epochs,
         settings.queries_per_step(prepared.processes),
+        settings.epochs,
         settings.learning_rate,
         settings.temperature,
+    )
+    log.debug(
+        "number of steps: %s; automatic values suit %s (opera train --help-settings)",
+        reason_for_steps(prepared.user_recipe.train, prepared.situation),
         KINDS[prepared.situation.model],
     )
     if (

@@ -168,7 +168,7 @@ def choose_training(session: Session, guard: Guard, first: Fit | None) -> tuple[
         session.update(guard=record, keywords=guard.choose_keyword_weights(record.mixing_weight))
     if record.refit:
         guard.base.put_into(model)
-        title = "training again, with the dev split in train"
+        title = "second training, as planned: on all pairs, with those of dev"
         second = fit(session, session.prepared.data.with_dev_restored, run, "train", title, first)
         if record.second is None:
             comparison = guard.compare(fine_tuned, Weights.of(model), record.mixing_weight)
