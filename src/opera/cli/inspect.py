@@ -118,7 +118,11 @@ def print_inspection(screen: Screen, inspection: Inspection) -> None:
 
 def _findings(inspection: Inspection) -> Iterator[str]:
     """Say what is wrong with the data, or may be."""
+    from opera.data.placeholders import placeholders_sentence
+
     quality, counts = inspection.quality, inspection.counts
+    if (sentence := placeholders_sentence(inspection.placeholders)) is not None:
+        yield f"warning: {sentence}"
     if quality is not None and quality.noise is not None:
         yield (
             f"{quality.noise:.1%} of the training pairs, {quality.low:.1%} to {quality.high:.1%}, "

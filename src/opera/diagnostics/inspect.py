@@ -30,6 +30,7 @@ from opera.data.decisions import with_decisions
 from opera.data.loading import named_source
 from opera.data.names import DataName, command_words, source_title
 from opera.data.pairs import TrainingPairs
+from opera.data.placeholders import Placeholder, find_placeholders
 from opera.data.retrieval_data import counts_in_words
 from opera.data.source_rows import source_rows
 from opera.data.splits import known_fraction
@@ -134,6 +135,7 @@ class Inspection:
         leaks: by split except train, the overlap with train.
         unlabelled: the number of documents without a training pair.
         skipped: the table rows that were left out, with file, line, reason and text.
+        placeholders: repeated short texts, such as ``n/a``.
         quality: estimated scoring quality and noise; ``None`` without a model.
         draws: how often a training with all defaults would draw each document as a random negative
             from the whole corpus; ``None`` without a model.
@@ -155,6 +157,7 @@ class Inspection:
     leaks: dict[str, Leak]
     unlabelled: int
     skipped: Sequence[Mapping[str, Any]]
+    placeholders: Sequence[Placeholder]
     quality: Quality | None = None
     draws: float | None = None
     negatives: str | None = None
@@ -234,6 +237,7 @@ def inspect(
         notes=loaded.notes,
         unlabelled=pool.others(loaded.training_split().pairs().pair_doc),
         skipped=[] if loaded.skipped is None else loaded.skipped.slice(0, show).to_pylist(),
+        placeholders=find_placeholders(loaded),
         **_duplicates(loaded, embeddings, seed, show),
         **(
             {}

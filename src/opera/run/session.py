@@ -25,6 +25,7 @@ from opera.core.settings import resolved
 from opera.core.terminal import counted, log, shown
 from opera.data import Mixture
 from opera.data.names import source_title, with_paths
+from opera.data.placeholders import find_placeholders, placeholders_sentence
 from opera.data.qrels import TeacherScores
 from opera.data.retrieval_data import counts_in_words
 from opera.data.splits import is_detail
@@ -233,6 +234,9 @@ def announce(prepared: Prepared) -> None:
     log.info("%s: %s", data.name, counts_in_words(data.counts()))
     model = model_title(prepared.model.source)
     log.info("%s on %s, %s", model, describe_device(device), prepared.model.encoder.precision)
+    for data_set in prepared.data.with_splits.data_sets:
+        if (sentence := placeholders_sentence(find_placeholders(data_set))) is not None:
+            log.warning("warning: %s: %s", data_set.name, sentence)
     held_out = [qrels.query_rows for name, qrels in data.splits.items() if name != "train"]
     ids = data.queries.ids(np.concatenate([*held_out, np.empty(0, dtype=np.int64)]))
     if known := trained_queries(data, prepared.model.source, ids):
