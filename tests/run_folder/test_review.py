@@ -182,6 +182,28 @@ def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(run, 
         assert listed.isdisjoint((row["query_id"], row["doc_id"]) for row in csv.DictReader(file))
 
 
+@pytest.mark.slow
+def test_saved_decisions_carry_the_line_and_the_users_columns_and_train(static_model, tmp_path, open_page):
+    table = tmp_path / "tickets.csv"
+    rows = [f"{row},Zoë {row},how to reset part {row},press button {row}" for row in range(60)]
+    table.write_text("\n".join(["id,agent,question,answer", *rows]), encoding="utf-8")
+    page = open_page(opera.review(opera.adapt(table, model=static_model, out=tmp_path / "run", max_steps=2)).as_uri())
+    for _ in range(5):
+        page.keyboard.press("c")
+    with page.expect_download() as download:
+        page.click("#save")
+    download.value.save_as(tmp_path / "d.csv")
+    with (tmp_path / "d.csv").open(newline="", encoding="utf-8") as file:
+        saved = list(csv.DictReader(file))
+    assert len(saved) == 5
+    for row in saved:
+        number = int(row["line"]) - 2
+        assert (row["file"], row["my:agent"], row["my:id"]) == ("tickets.csv", f"Zoë {number}", str(number))
+        assert row["query"] == f"how to reset part {number}"
+    again = opera.adapt(table, model=static_model, out=tmp_path / "again", max_steps=2, decisions=tmp_path / "d.csv")
+    assert "5 confirmed" in again.record.data.notes[-1]
+
+
 def test_the_next_command_repeats_the_run_with_the_decisions_of_all_rounds(trained, tmp_path, run_opera, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(trained.path, "a run")
@@ -238,6 +260,13 @@ def test_lists_carry_the_line_and_the_columns_of_the_users_file(static_model, tm
     items = run.review()["train"]["pairs"]
     item = next(item for item in items if item["query"].startswith("worda0 "))
     assert item["row"] == {"file": "tickets.csv", "line": "2", "my:agent": "Zoë 0"}
+    changed = run.review()["changed"]
+    others = [*run.review()["train"]["missing"], *changed["losses"], *changed["gains"]]
+    rows_of_others = [(item["query"].split()[0], item["row"]) for item in others if "row" in item]
+    assert rows_of_others
+    for word, row in rows_of_others:
+        assert word == f"word{words[int(row['line']) // 2 - 1]}"
+        assert row["my:agent"] == f"Zoë {int(row['line']) // 2 - 1}"
     with opera.review(run, "review.csv").open(newline="", encoding="utf-8") as file:
         table = [row for row in csv.DictReader(file) if row["list"] == "pairs"]
     assert {"file", "line", "my:agent"} <= table[0].keys()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -28,18 +28,18 @@ def with_user_columns(
 
     Args:
         session: the run.
-        review: the items of ``review.json``; the items of pairs get the key ``row``.
+        review: the items of ``review.json``; they get the key ``row``.
         suspicious: the columns of ``suspicious_pairs.csv``.
     """
-    items = [*review["train"]["pairs"], *review["test"]["pairs"]]
-    pairs = [(item["query_id"], item["doc_id"]) for item in items]
+    items = list(_with_labels(review))
+    pairs = [pair for _, pair in items]
     if suspicious is not None:
         pairs += zip(
             *(suspicious[name].to_pylist() for name in ("query_id", "doc_id")), strict=True
         )
     rows = _cells(session, list(dict.fromkeys(pairs)))
-    for item in items:
-        if cells := rows.get((item["query_id"], item["doc_id"])):
+    for item, pair in items:
+        if cells := rows.get(pair):
             item["row"] = cells
     names = list(dict.fromkeys(chain.from_iterable(rows.values())))
     if suspicious is not None:
@@ -48,6 +48,23 @@ def with_user_columns(
             column = [rows.get(pair, {}).get(name, "") for pair in listed]
             suspicious = suspicious.append_column(name, pa.array(column, pa.string()))
     return review, suspicious
+
+
+def _with_labels(review: dict[str, Any]) -> Iterator[tuple[dict[str, Any], tuple[str, str]]]:
+    """Yield the items of all lists with the pair whose row describes them. For missing labels and
+    changed queries, that is a labelled pair of the query; items that show none are left out.
+    """
+    for split in ("train", "test"):
+        for item in review[split]["pairs"]:
+            yield item, (item["query_id"], item["doc_id"])
+        for item in review[split]["missing"]:
+            for other in item["others"][:1]:
+                yield item, (item["query_id"], other["doc_id"])
+    for item in (*review["changed"]["losses"], *review["changed"]["gains"]):
+        documents = (*item["final_documents"], *item["base_documents"])
+        labelled = [document["doc_id"] for document in documents if document["labelled"]]
+        for doc_id in labelled[:1]:
+            yield item, (item["query_id"], doc_id)
 
 
 def _cells(session: Session, pairs: list[tuple[str, str]]) -> dict[tuple[str, str], Cells]:
