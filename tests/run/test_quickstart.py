@@ -21,7 +21,7 @@ from opera.methods import DEFAULT_METHOD
 @pytest.fixture(autouse=True)
 def small(monkeypatch) -> None:
     """The data come from a small package, with few queries."""
-    for name, value in {"TRAIN_QUERIES": 16, "TEST_QUERIES": 4, "PACKAGE": "opera"}.items():
+    for name, value in {"TRAIN_QUERIES": 16, "DEV_QUERIES": 4, "TEST_QUERIES": 4, "PACKAGE": "opera"}.items():
         monkeypatch.setattr(q, name, value)
     monkeypatch.setattr(q, "RECIPE", {**q.RECIPE, "max_steps": 2, "per_device_train_batch_size": 8})
 
@@ -40,7 +40,7 @@ def test_quickstart_end_to_end(tmp_path):
     run = q.quickstart(tmp_path / "quickstart")
     assert run.finished
     assert (run.record.model.source, run.settings["method"]) == ("minilm", DEFAULT_METHOD)
-    assert set(load_data(tmp_path / "quickstart" / "data").splits) == {"train", "test"}
+    assert set(load_data(tmp_path / "quickstart" / "data").splits) == {"train", "dev", "test"}
     text = io.StringIO()
     print_quickstart(Screen(text, 600), run)
     shown = text.getvalue()

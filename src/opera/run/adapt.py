@@ -18,6 +18,7 @@ from opera.core.files import foreign_files, replace_folder
 from opera.core.terminal import log
 from opera.data import load_data, load_python
 from opera.data.loading import ColumnNames
+from opera.data.splits import hold_out
 from opera.methods import AUTO
 from opera.retrieval.locate import MINILM, Model, minilm_folder
 from opera.run.check import check
@@ -142,9 +143,11 @@ RECIPE: dict[str, Any] = {
     "dropout": 0.0,
     "refit": False,
 }
-PACKAGE, TRAIN_QUERIES, TEST_QUERIES, CHUNKS = "stdlib", 880, 200, 2
+PACKAGE, CHUNKS = "stdlib", 2
+TRAIN_QUERIES, DEV_QUERIES, TEST_QUERIES = 780, 400, 400
 DATA_FOLDER, RUN_FOLDER = "data", "run"
-DATA_FILES = ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/test.tsv")
+SPLITS = ("train", "dev", "test")
+DATA_FILES = ("corpus.jsonl", "queries.jsonl", *(f"qrels/{split}.tsv" for split in SPLITS))
 
 
 def quickstart(out: Path, method: str = AUTO, seed: int = 0, overwrite: bool = False) -> Run:
@@ -159,7 +162,9 @@ def quickstart(out: Path, method: str = AUTO, seed: int = 0, overwrite: bool = F
     out = user_path(out, "--out")
     _check_out(out, overwrite)
     log.info("reading the Python standard library")
-    data = load_python(PACKAGE, seed, TRAIN_QUERIES, TEST_QUERIES, CHUNKS)
+    labelled = TRAIN_QUERIES + DEV_QUERIES
+    data = load_python(PACKAGE, seed, labelled, TEST_QUERIES, CHUNKS)
+    data = hold_out(data, "dev", DEV_QUERIES / labelled, seed, "like-test")
     out.mkdir(parents=True, exist_ok=True)
     with sole_use(out, "runs the quickstart"):
         replace_folder(out / DATA_FOLDER, data.write_beir)
