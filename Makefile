@@ -27,7 +27,7 @@ $(VENV)/.runtime: pyproject.toml requirements.lock
 	$(PIP) --no-deps --editable .
 	touch $@
 
-quickstart: $(VENV)/.runtime ## teach a real model to search the Python standard library (5 minutes on two cores)
+quickstart: $(VENV)/.runtime ## teach a real model to search the Python standard library (about 10 minutes on two cores)
 	$(RUN)opera quickstart --out quickstart --overwrite
 
 test: install ## run the tests (about 4 minutes on 2 cores)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import sys
 from collections.abc import Sequence
 from io import StringIO
@@ -16,7 +17,6 @@ from rich.filesize import decimal
 from rich.table import Column, Table
 
 import opera
-from opera.core.terminal import command_line
 from opera.data import check_stays_out, counts_in_words, with_relevant_grade
 from opera_paper import align, reproduce
 from opera_paper.catalogue import PAPER_SETS, find_set
@@ -183,7 +183,8 @@ def noise_(
     )
     write_noisy(noisy, wrong, out)
     print(*noisy.notes, f"{out / WRONG_PAIRS} lists the wrong pairs; next:", sep="\n")
-    print(f"  {command_line('train', out, '--model', model or 'MODEL', '--out', 'run')}")
+    command = ["opera", "train", str(out), "--model", str(model or "MODEL"), "--out", "run"]
+    print(f"  {shlex.join(command)}")
 
 
 @app.command(epilog="Example: opera-paper theory --noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5")

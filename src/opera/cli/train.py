@@ -313,7 +313,7 @@ def quickstart(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Teach all-MiniLM-L6-v2 to search the Python standard library: about 5 minutes on 2 cores."""
+    """Teach all-MiniLM-L6-v2 to search the Python standard library: about 10 minutes on 2 cores."""
     check_folder(out / "run", "--out")  # importing torch fails if the current folder was deleted
 
     from opera.run.adapt import quickstart as run_quickstart

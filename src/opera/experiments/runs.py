@@ -150,8 +150,8 @@ def compare_runs(
     if len(shared) < 2:
         raise DataError(
             f"{', '.join(map(str, folders))}: share {len(shared)} test queries with the same "
-            "texts and labels, too few to compare the runs; pass the same --seed to both, or keep "
-            "a test file (--pairs test=FILE)"
+            "texts and labels, too few to compare the runs; train both with the same seed, or "
+            "keep a test file (--pairs test=FILE)"
         )
     shared_labels = [
         {by_text[text].query_id: labels_of_run[by_text[text].query_id] for text in shared}
