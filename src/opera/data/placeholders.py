@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
-from opera.core.arrays import IntArray
 from opera.core.terminal import counted, shown
 from opera.data.pairs import pair_keys, split_keys
 from opera.data.retrieval_data import RetrievalData
@@ -20,6 +20,8 @@ SHORT = 5
 Other scripts say more with fewer characters."""
 LEAST_PAIRS = 3
 """A text in fewer pairs is not reported."""
+LONGEST = 100
+"""Texts of more bytes, with title and spaces, are not placeholders, so nobody reads them."""
 MOST_ROWS = 1000
 """Pairs of a placeholder among which the first row of the file is looked up."""
 
@@ -32,7 +34,7 @@ class Placeholder:
         role: ``query`` or ``document``.
         text: the text.
         pairs: the number of relevant pairs with this text and different other texts.
-        file: the name of the user's table with the first of them; ``None`` if the data are no
+        file: the name of the user's table with the first of them; ``None`` if the data are not
             tables.
         line: its line or row there.
     """
@@ -57,22 +59,29 @@ def find_placeholders(data: RetrievalData) -> list[Placeholder]:
     query_rows = np.concatenate([none, *(qrels.query_rows[qrels.query_index] for qrels in splits)])
     doc_rows = np.concatenate([none, *(qrels.doc_rows for qrels in splits)])
     query_groups, document_groups = data.query_group[query_rows], data.document_group[doc_rows]
-    found: list[Placeholder] = []
+    candidates = []
     for role, groups, others, table in (
         ("query", query_groups, document_groups, data.queries),
         ("document", document_groups, query_groups, data.corpus),
     ):
         distinct, _ = split_keys(np.unique(pair_keys(groups, others)))
         repeated, counts = np.unique(distinct, return_counts=True)
-        is_frequent = counts >= LEAST_PAIRS
-        texts = table.texts(repeated[is_frequent])
-        numbers = zip(repeated[is_frequent].tolist(), counts[is_frequent].tolist(), strict=True)
+        is_candidate = (counts >= LEAST_PAIRS) & (table.byte_lengths()[repeated] <= LONGEST)
+        texts = table.texts(repeated[is_candidate])
+        numbers = zip(repeated[is_candidate].tolist(), counts[is_candidate].tolist(), strict=True)
         for text, (group, count) in zip(texts, numbers, strict=True):
             if _is_placeholder(text):
                 pairs = np.flatnonzero(groups == group)[:MOST_ROWS]
-                file, line = _first_row(data, (query_rows[pairs], doc_rows[pairs]))
-                found.append(Placeholder(role, text, count, file, line))
-    return sorted(found, key=lambda placeholder: -placeholder.pairs)
+                candidates.append((role, text, count, pairs))
+    if not candidates:
+        return []
+    pairs = np.concatenate([pairs for *_, pairs in candidates])
+    rows = iter(source_rows(data, data.source, (query_rows[pairs], doc_rows[pairs])))
+    placeholders = [
+        Placeholder(role, text, count, *_first_row(islice(rows, len(pairs))))
+        for role, text, count, pairs in candidates
+    ]
+    return sorted(placeholders, key=lambda placeholder: -placeholder.pairs)
 
 
 def _is_placeholder(text: str) -> bool:
@@ -81,10 +90,10 @@ def _is_placeholder(text: str) -> bool:
 
 
 def _first_row(
-    data: RetrievalData, pairs: tuple[IntArray, IntArray]
+    rows_of_pairs: Iterable[SourceRow | None],
 ) -> tuple[str, int] | tuple[None, None]:
-    """Return the file and the line of the first pair."""
-    rows = [row for row in source_rows(data, data.source, pairs) if row is not None]
+    """Return the file and the line of the first row."""
+    rows = [row for row in rows_of_pairs if row is not None]
     if not rows:
         return None, None
     first: SourceRow = min((row for row in rows if row.file == rows[0].file), key=lambda r: r.line)

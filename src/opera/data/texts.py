@@ -222,6 +222,11 @@ class TextTable:
         """
         return first_copies(self.digests)
 
+    def byte_lengths(self) -> NDArray[np.int64]:
+        """Return the number of bytes of each row's title and text: int64 ``[rows]``."""
+        lengths = (pc.binary_length(self.table[name]).to_numpy() for name in ("title", "text"))
+        return np.sum(list(lengths), axis=0, dtype=np.int64)
+
     @property
     def titled_rows(self) -> NDArray[np.int64]:
         """The rows with a title, ascending: int64."""
