@@ -147,8 +147,7 @@ def next_step(run: Run, split: str, file: str | None = None) -> NextStep:
 def _train_again(run: Run) -> list[str]:
     """Return the words that train on a run's data once more, with its settings, to a new folder."""
     record = run.record
-    sources = [data.source for data in record.sets] if record.sets else [record.data.source]
-    first, *also = map(command_words, sources)
+    first, *also = (command_words(data_set.source) for data_set in record.data_sets)
     recipe = run.model_path / RECIPE_FILE
     return [
         "train",

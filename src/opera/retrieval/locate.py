@@ -152,7 +152,7 @@ def run_data(run: str | Path, advice: str) -> Mixture:
         moved = Path(run, os.path.relpath(path or ".", record.folder))
         return str(moved) if not os.path.lexists(path) and os.path.lexists(moved) else path
 
-    sources = [with_paths(data_set.source, existing) for data_set in record.sets or (record.data,)]
+    sources = [with_paths(data_set.source, existing) for data_set in record.data_sets]
     try:
         loaded = load_all([load_stored(source) for source in sources])
     except InputError as error:

@@ -204,7 +204,7 @@ def _short(source: DataName) -> str:
 
 
 def _sources(record: RunRecord) -> list[DataName]:
-    return [data_set.source for data_set in record.sets] if record.sets else [record.data.source]
+    return [data_set.source for data_set in record.data_sets]
 
 
 def _short_data(record: RunRecord) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -13,7 +13,6 @@ from opera.data.id_lists import USER_COLUMN, cut
 from opera.data.source_rows import source_rows
 from opera.labels.review import SHORT
 from opera.run.session import Session
-from opera.run_folder.record import DataRecord, SetRecord
 
 Cells = dict[str, str]
 """The file and the line of a pair, and the user's columns."""
@@ -72,7 +71,7 @@ def _cells(session: Session, pairs: list[tuple[str, str]]) -> dict[tuple[str, st
     if not pairs:
         return {}
     mixture = session.prepared.data.with_splits
-    recorded: Sequence[DataRecord | SetRecord] = session.record.sets or [session.record.data]
+    recorded = session.record.data_sets
     query_ids, doc_ids = map(list, zip(*pairs, strict=True))
     query_rows = mixture.joined.queries.find_rows(query_ids)
     doc_rows = mixture.joined.corpus.find_rows(doc_ids)

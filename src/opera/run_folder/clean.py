@@ -15,7 +15,6 @@ from opera.data.names import DataName, TableSource, source_title
 from opera.data.sources import kind_of_files
 from opera.data.table_files import table_suffix
 from opera.run_folder.folder import Run
-from opera.run_folder.record import DataRecord, SetRecord
 
 
 def write_clean(
@@ -37,7 +36,7 @@ def write_clean(
     """
     if not files:
         raise SettingError("--clean: pass the saved decisions with --decisions FILE")
-    recorded: Sequence[DataRecord | SetRecord] = run.record.sets or [run.record.data]
+    recorded = run.record.data_sets
     tables = [_tables(data_set.source) for data_set in recorded]
     mixture = load_all(tables)
     for data_set, known in zip(mixture.data_sets, recorded, strict=True):

@@ -366,6 +366,11 @@ class RunRecord(RecordPart):
     sets: list[SetRecord] | None = None
     cutoffs: CutoffRecord | None = None
 
+    @property
+    def data_sets(self) -> Sequence[DataRecord | SetRecord]:
+        """The record of each data set, also if there is only one."""
+        return self.sets or [self.data]
+
     @classmethod
     def read(cls, path: Path) -> RunRecord:
         """Read ``run.json``.
