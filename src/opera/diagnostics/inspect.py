@@ -103,7 +103,7 @@ class SuspiciousPair:
         document: text of the document.
         similarity: the cosine similarity of query and document.
         closer_random_share: fraction of random documents that are more similar to the query.
-        file: the name of the user's table with the pair; ``None`` if the data are no tables.
+        file: the name of the user's table with the pair; ``None`` if the data are not tables.
         line: its line or row there.
     """
 
@@ -301,9 +301,10 @@ def _duplicates(
     }
 
     def leak(name: str, split: Qrels) -> Leak:
-        queries_of = None if embeddings is None else embeddings.of_queries
-        vectors = [None if queries_of is None else queries_of(qrels) for qrels in (train, split)]
-        return find_leak(data, name, vectors[0], vectors[1], seed, show, device)
+        of_train, of_split = None, None
+        if embeddings is not None:
+            of_train, of_split = embeddings.of_queries(train), embeddings.of_queries(split)
+        return find_leak(data, name, of_train, of_split, seed, show, device)
 
     return {
         "documents": count_duplicates(data.corpus, documents, seed, show, device),

@@ -113,7 +113,7 @@ class RunSummary:
 
     @property
     def bm25_compared(self) -> str | None:
-        """How good keyword search alone is compared with the final model, if it is no worse."""
+        """Compare keyword search alone with the final model; ``None`` if it is worse."""
         if self.bm25 is None or self.bm25.difference < 0:
             return None
         is_better = self.bm25.low > 0 and self.queries >= LEAST_QUERIES
@@ -183,7 +183,7 @@ def headlines(summary: RunSummary) -> list[str]:
     """Say how often the right document is found, whether the run was worth it, what its final
     model is, what keyword search adds, and what to do next.
 
-    If keyword search is no worse than the final model, that follows the first sentence.
+    If keyword search alone is at least as good as the final model, the second line says so.
     """
     guard, queries = summary.record.guard, counted(summary.queries, "test query")
     means = {model: values[PRIMARY] for model, values in summary.measures.items()}
