@@ -64,7 +64,7 @@ def files(tmp_path_factory, beir, static_model) -> dict[str, Any]:
     encoder = Encoder(load_model(static_model, "cpu"), use_cache=False)
     queries = encoder.encode_queries(data, np.arange(len(data.queries)))
     write(home / "q.npy", queries, data.queries.ids())
-    write(home / "d.parquet", encoder.encode_corpus(data)[::-1], data.corpus.ids()[::-1])
+    write(home / "d.parquet", encoder.encode_corpus(data).rows[::-1], data.corpus.ids()[::-1])
     return {"query_vectors": str(home / "q.npy"), "document_vectors": str(home / "d.parquet")}
 
 
@@ -81,7 +81,7 @@ def test_the_same_vectors_train_the_same_adapter(train, beir, files, tmp_path):
     vectors = service_model(Path(files["query_vectors"]), Path(files["document_vectors"]), data, "cpu")[0].vectors
     adapter = SimpleNamespace(**runpy.run_path(str(of_files.model_path / "adapter.py")))
     encoder = Encoder(model, use_cache=False)
-    documents = np.asarray(encoder.encode_corpus(data))
+    documents = np.asarray(encoder.encode_corpus(data).rows)
     np.testing.assert_allclose(
         adapter.documents(vectors["document"][np.arange(len(data.corpus))]), documents, atol=1e-3
     )

@@ -7,6 +7,7 @@ from distinct import pool_of
 from opera.data.pairs import TrainingPairs
 from opera.diagnostics.inspect import estimate_quality, relative_rank
 from opera.labels.estimate import FirstVisits, estimate
+from opera.retrieval.passages import DocumentVectors
 from opera.training.pretrained_scores import CBSRanks, rank_among_random
 
 
@@ -20,7 +21,9 @@ def test_the_share_of_random_documents_is_found(share):
     docs[false] = rng.normal(size=(false.sum(), 32))
     queries, docs = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (queries, docs))
     pairs, pool = TrainingPairs.from_arrays(np.repeat(np.arange(300), 10), np.arange(3000)), pool_of(3000)
-    cbs_ranks = rank_among_random(pairs, queries.astype(np.float32), docs.astype(np.float32), 10_000, 0, pool)
+    cbs_ranks = rank_among_random(
+        pairs, queries.astype(np.float32), DocumentVectors(docs.astype(np.float32)), 10_000, 0, pool
+    )
     quality = estimate_quality(cbs_ranks, pairs.pair_query)
     assert quality.noise == pytest.approx(share, abs=0.04)
     assert quality.low <= quality.noise <= quality.high < quality.low + 0.12

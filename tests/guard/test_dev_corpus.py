@@ -152,7 +152,7 @@ def test_a_cache_that_is_cleared_during_a_training_gets_the_base_models_embeddin
         return choose(guard, fine_tuned)
 
     def predict(embeddings: Any, *arguments: Any) -> Any:
-        seen.append(embeddings[0][:])
+        seen.append(embeddings[0].rows[:])
         return predicted_best_documents(embeddings, *arguments)
 
     monkeypatch.setattr(choice.Guard, "choose", clear)
@@ -160,5 +160,5 @@ def test_a_cache_that_is_cleared_during_a_training_gets_the_base_models_embeddin
     settings = {"max_steps": 3, "per_device_train_batch_size": 8, "learning_rate": 0.05, "refit": False}
     train(model=bert_model, method="ft", **settings)
     without_cache = encoder_of(prepared.model.encoder.model, prepared.settings)
-    base = without_cache.encode_corpus(prepared.data.with_splits.joined, prepared.settings.corpus_text)
+    base = without_cache.encode_corpus(prepared.data.with_splits.joined, prepared.settings.corpus_text).rows
     np.testing.assert_allclose(seen[0], base, atol=1e-5)  # other batches round differently

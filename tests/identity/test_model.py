@@ -213,8 +213,8 @@ def test_routes_do_not_share_cached_embeddings(folder, beir):
     other = load_model(folder, "cpu")
     route(other)[1].pooling_mode = "cls"
     data = opera.load_data(beir)
-    results = [Encoder(model).encode_corpus(data)[:] for model in (load_model(folder, "cpu"), other)]
-    alone = Encoder(other, use_cache=False).encode_corpus(data)[:]
+    results = [Encoder(model).encode_corpus(data).rows[:] for model in (load_model(folder, "cpu"), other)]
+    alone = Encoder(other, use_cache=False).encode_corpus(data).rows[:]
     assert np.array_equal(results[1], alone)
     assert not np.allclose(results[0], alone, atol=1e-3)
     assert opera.load_data(beir).fingerprint == data.fingerprint

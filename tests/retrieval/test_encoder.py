@@ -25,19 +25,19 @@ def four_shards(monkeypatch) -> None:
 def test_embeddings_are_unit_float32_and_cached(bert_model, beir, precision, monkeypatch):
     data = load_data(beir)
     encoder = Encoder(load_model(bert_model, "cpu"), precision, batch_size=1)
-    vectors = encoder.encode_corpus(data)
+    vectors = encoder.encode_corpus(data).rows
     assert vectors[:].dtype == np.float32
     assert vectors.shape == (120, 32)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=0, atol=1e-5)  # 32 float32 terms: 32·2⁻²⁴
     count = len(list((cache_folder() / "vectors").iterdir()))
-    again = Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data)
+    again = Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data).rows
     assert np.array_equal(vectors, again)
     assert len(list((cache_folder() / "vectors").iterdir())) == count
     monkeypatch.setattr(identity, "LAYOUT", "of another version")
     Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data)
     assert len(list((cache_folder() / "vectors").iterdir())) == count + 1
     apart = Encoder(load_model(bert_model, "cpu"), precision, batch_size=1, use_cache=False)
-    assert np.array_equal(apart.encode_corpus(data), vectors), "the same batches"
+    assert np.array_equal(apart.encode_corpus(data).rows, vectors), "the same batches"
     rows = np.array([3, 1])
     assert np.array_equal(encoder.encode_queries(data, rows), encoder.encode(data.queries.texts(rows), "query"))
     assert encoder.encode_queries(data, rows[:0]).shape == (0, 32)
@@ -58,7 +58,7 @@ def test_embeddings_are_those_of_sentence_transformers(kind, request, beir, tmp_
     if hasattr(model[0], "query_length"):
         expected[0].query_length, expected[0].document_length = 7, 12
     for vectors, plain in (
-        (encoder.encode_corpus(data), expected.encode_document(data.corpus.texts(), normalize_embeddings=True)),
+        (encoder.encode_corpus(data).rows, expected.encode_document(data.corpus.texts(), normalize_embeddings=True)),
         (encoder.encode_queries(data, rows), expected.encode_query(data.queries.texts(), normalize_embeddings=True)),
     ):
         np.testing.assert_allclose(vectors, plain, rtol=0, atol=2e-6)

@@ -15,9 +15,8 @@ def data_of_lengths(lengths: list[int]) -> opera.RetrievalData:
     return data_from_dicts("m", corpus=corpus, queries={"q": "one two"}, qrels={"train": {"q": {"d0": 1}}})
 
 
-@pytest.mark.parametrize("model", ["bert_model", "static_model"])
-def test_tokens_beyond_the_limit_are_lost(model, request):
-    encoder = open_encoder(request.getfixturevalue(model))
+def test_tokens_beyond_the_limit_are_lost(bert_model):
+    encoder = open_encoder(bert_model)
     data = data_of_lengths([4, 4, 4, 10])
     whole = text_lengths(encoder, data, "document", None)
     assert whole.cut == whole.lost == 0
@@ -30,11 +29,25 @@ def test_tokens_beyond_the_limit_are_lost(model, request):
     assert cut.advice == f"--set max_passage_length={whole.longest} reads more of them, and takes longer"
 
 
+def test_a_static_model_cuts_nothing_but_mixes_long_documents(static_model):
+    encoder = open_encoder(static_model)
+    short = text_lengths(encoder, data_of_lengths([4, 10]), "document", 5)
+    assert short.sentence.endswith("the model reads them whole")
+    assert short.advice is None
+    corpus = {"d": "one two " * 600}
+    data = data_from_dicts("long", corpus=corpus, queries={"q": "one " * 900}, qrels={"train": {"q": {"d": 1}}})
+    assert text_lengths(encoder, data, "document", 512).advice.startswith("--passages 200 ")
+    assert text_lengths(encoder, data, "query", 512).advice is None
+    split = text_lengths(open_encoder(static_model, passages=200), data, "document", 512)
+    assert split.sentence.startswith("passages: ")
+    assert split.advice is None
+
+
 def test_at_the_models_own_limit_only_shorter_texts_help(bert_model):
     encoder = open_encoder(bert_model, max_passage_length=5)
     lengths = text_lengths(encoder, data_of_lengths([10]), "document", 512)
     assert (lengths.limit, lengths.cut) == (5, 1.0)
-    assert lengths.advice == "split them into passages, or use a model that reads more"
+    assert lengths.advice == "--passages 3 reads all of them"
     assert "1 of 1 are longer than the 5 tokens that the model reads" in lengths.sentence
 
 

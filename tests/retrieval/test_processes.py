@@ -34,11 +34,14 @@ vector_files.LEAST_ROWS = 32  # four shards of documents
 folder, model_folder, out = sys.argv[1:]
 data, model = load_data(folder), load_model(model_folder, "cpu")
 results = {}
-for name, cache in (("cached", True), ("searched as they come", False)):
-    encoder = Encoder(model, batch_size=1, use_cache=cache)
+for name, cache, passages in (
+    ("cached", True, None), ("searched as they come", False, None),
+    ("passages", True, 3), ("passages as they come", False, 3),
+):
+    encoder = Encoder(model, batch_size=1, use_cache=cache, passage_tokens=passages)
     evaluation = evaluate_encoder(encoder, Mixture.of(data), "test", ["nDCG@10"])
     results[name] = [evaluation.ranking.doc_rows.tolist(), evaluation.ranking.scores.tolist(), evaluation.measures]
-results["vectors"] = hashlib.sha256(Encoder(model, batch_size=1).encode_corpus(data)[:]).hexdigest()
+results["vectors"] = hashlib.sha256(Encoder(model, batch_size=1).encode_corpus(data).rows[:]).hexdigest()
 entries = [path for kind in ("tokens", "vectors", "rankings") for path in sorted((cache_folder() / kind).rglob("*"))]
 results["cache"] = {str(path.relative_to(cache_folder())): hashlib.sha256(path.read_bytes()).hexdigest()
                   for path in entries if path.is_file() and path.suffix in (".npy", ".bin")}
@@ -75,8 +78,9 @@ def test_embeddings_rankings_and_cache_are_those_of_one_process(beir, bert_model
             results[world, rank] = json.loads(path.read_text())
     one = results[1, 0]
     assert one["cached"] == one["searched as they come"]
+    assert one["passages"] == one["passages as they come"] != one["cached"]
     kinds = Counter(kind for kind, _ in {Path(name).parts[:2] for name in one["files"]})
-    assert kinds == {"tokens": 1, "vectors": 2, "rankings": 1}
+    assert kinds == {"tokens": 2, "vectors": 3, "rankings": 2}
     for several in results.values():
         assert several == one
 
@@ -104,11 +108,11 @@ def fail(self, *texts):
 if rank == 1:
     Encoder._vectors = fail
 try:
-    encoder.encode_corpus(data)
+    encoder.encode_corpus(data).rows
 except OperaError as error:
     message = f"{type(error).__name__}: {error}"
 Encoder._vectors = encode
-assert encoder.encode_corpus(data).shape == (120, 32), "all are still in step, and what is made now is whole"
+assert encoder.encode_corpus(data).rows.shape == (120, 32), "all are still in step, and what is made now is whole"
 Path(f"{out}{rank}").write_text(message)
 dist.destroy_process_group()
 """

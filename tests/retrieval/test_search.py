@@ -45,6 +45,10 @@ def assert_same(ranking: Ranking, expected: Ranking) -> None:
     assert ranking.scores.tobytes() == expected.scores.tobytes()
 
 
+def search_all(queries: np.ndarray, docs: Any, documents: TextTable, depth: int, **options: Any) -> Ranking:
+    return exact_search(NearestDocuments(queries, documents, depth, **options), docs)
+
+
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str], int]:
     """Vectors of any signs and sizes; many documents are copies, or differ in the last bit."""
@@ -72,7 +76,7 @@ def test_it_finds_what_brute_force_finds(problem, size, block):
         patch.setattr(vectors, "TILE_BYTES", size)
         patch.setattr(vectors, "QUERIES", block[0])
         patch.setattr(vectors, "DOCUMENTS", block[1])
-        ranking = exact_search(queries, docs, table(ids), depth)
+        ranking = search_all(queries, docs, table(ids), depth)
     assert_same(ranking, brute_force(queries, docs, ids, depth))
 
 
@@ -88,7 +92,7 @@ def test_distances_rank_as_brute_force_does(similarity, norm):
             patch.setattr(vectors, "TILE_BYTES", 12 * unit)
             patch.setattr(vectors, "QUERIES", block[0])
             patch.setattr(vectors, "DOCUMENTS", block[1])
-            ranking = exact_search(queries, docs, table(ids), depth, similarity=similarity)
+            ranking = search_all(queries, docs, table(ids), depth, similarity=similarity)
         assert_same(ranking, ranked(scores, ids, depth))
 
 
@@ -112,7 +116,7 @@ def test_the_way_of_gpus_finds_the_same(problem):
         patch.setattr(vectors, "QUERIES", 16)
         patch.setattr(vectors, "GPU_DOCUMENTS", 50)
         search_as_on_a_gpu(patch)
-        assert_same(exact_search(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
+        assert_same(search_all(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
 
 
 def test_a_query_of_zeros_takes_memory_for_its_own_candidates_only(monkeypatch):
@@ -125,7 +129,7 @@ def test_a_query_of_zeros_takes_memory_for_its_own_candidates_only(monkeypatch):
     search_as_on_a_gpu(monkeypatch)
     tracemalloc.start()  # counts NumPy's arrays, not torch's
     try:
-        ranking = exact_search(queries, docs, documents, 3)
+        ranking = search_all(queries, docs, documents, 3)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -141,7 +145,7 @@ def test_threads_and_a_deep_ranking_change_nothing():
     torch.set_num_threads(3)
     try:
         for depth in (1, 2500, 10**9):
-            assert_same(exact_search(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
+            assert_same(search_all(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
     finally:
         torch.set_num_threads(before)
 
@@ -158,7 +162,7 @@ def test_vectors_on_disk_are_searched_by_shard(tmp_path):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(vectors, "DOCUMENTS", block)
             parts = [(first, tile.copy()) for first, tile in vectors.tiles(stored, slice(400, 1500), 5)]
-            assert_same(exact_search(queries, stored, table(ids), 9), brute_force(queries, docs, ids, 9))
+            assert_same(search_all(queries, stored, table(ids), 9), brute_force(queries, docs, ids, 9))
         assert [len(tile) for _, tile in parts] == lengths
         assert all(np.array_equal(tile, docs[first : first + len(tile)]) for first, tile in parts)
 
@@ -169,11 +173,11 @@ def test_a_query_that_is_equally_similar_to_all_documents_needs_little_memory():
     queries, docs = unit_vectors(rng, 1000, 8), unit_vectors(rng, 2**14, 8)
     queries[7] = 0
     ids = [f"{number:05d}" for number in range(len(docs))]
-    exact_search(queries[:1], docs, table(ids), 3)
+    search_all(queries[:1], docs, table(ids), 3)
     tracemalloc.start()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vectors, "DOCUMENTS", len(docs))
-        ranking = exact_search(queries, docs, table(ids), 3)
+        ranking = search_all(queries, docs, table(ids), 3)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert ranking.doc_rows[7].tolist() == [2**14 - 1, 2**14 - 2, 2**14 - 3]
@@ -186,7 +190,7 @@ def test_embeddings_that_are_no_numbers_are_refused(number):
     queries, docs = unit_vectors(rng, 3, 8), unit_vectors(rng, 50, 8)
     docs[2, 3] = number
     with pytest.raises(opera.ModelError):
-        exact_search(queries, docs, table([f"{number:02d}" for number in range(50)]), 5)
+        search_all(queries, docs, table([f"{number:02d}" for number in range(50)]), 5)
 
 
 def test_one_query_finds_what_the_corpus_ranking_has(beir, static_model):

@@ -155,7 +155,7 @@ def test_a_run_on_vectors_has_a_page_but_answers_no_questions(beir, static_model
     files = {}
     for kind, table in (("query", data.queries), ("document", data.corpus)):
         rows = np.arange(len(table))
-        vectors = encoder.encode_queries(data, rows) if kind == "query" else encoder.encode_corpus(data)
+        vectors = encoder.encode_queries(data, rows) if kind == "query" else encoder.encode_corpus(data).rows
         np.save(tmp_path / f"{kind}.npy", vectors)
         (tmp_path / f"{kind}.txt").write_text("".join(f"{identifier}\n" for identifier in table.ids()))
         files[f"{kind}_vectors"] = tmp_path / f"{kind}.npy"

@@ -7,6 +7,7 @@ from distinct import pool_of
 from opera.data.pairs import TrainingPairs
 from opera.labels.estimate import FirstVisits
 from opera.methods import METHODS, Draw, Method, Plan
+from opera.retrieval.passages import DocumentVectors
 from opera.training.negatives import RandomNegatives
 from opera.training.pretrained_scores import pretrained_scores
 from opera.training.sampler import DataSetSampler, Observations, Quotas, Sampler
@@ -16,7 +17,14 @@ PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 
 
 def make_sampler(lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) -> Sampler:
     scores = pretrained_scores(
-        PAIRS, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None, pool_of(12)
+        PAIRS,
+        np.eye(4, 6, dtype=np.float32),
+        DocumentVectors(np.eye(12, 6, dtype=np.float32)),
+        0.1,
+        8,
+        0,
+        None,
+        pool_of(12),
     )
     plan = Plan(0, 20, 4)
     method = METHODS["dp"](PAIRS, plan, METHODS["dp"].settings_class.parse({}), scores)

@@ -7,6 +7,7 @@ from distinct import known_of, pool_of
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.retrieval.encoder import pair_similarities
+from opera.retrieval.passages import DocumentVectors
 from opera.training.pretrained_scores import pretrained_losses, rank_among_random
 from small_runs import unit_vectors
 
@@ -16,9 +17,9 @@ PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 
 def test_similarity_and_loss_are_the_plain_formulas():
     rng = np.random.default_rng(0)
     queries, corpus = unit_vectors(rng, 4, 6), unit_vectors(rng, 12, 6)
-    similarity = pair_similarities(PAIRS, queries, corpus)
+    similarity = pair_similarities(PAIRS, queries, DocumentVectors(corpus))
     for masked in (None, known_of(PAIRS)):
-        losses = pretrained_losses(PAIRS, queries, corpus, similarity, 0.1, 12, 0, masked, pool_of(12))
+        losses = pretrained_losses(PAIRS, queries, DocumentVectors(corpus), similarity, 0.1, 12, 0, masked, pool_of(12))
         for pair, (query, doc) in enumerate(zip(PAIRS.pair_query, PAIRS.pair_doc, strict=True)):
             own = PAIRS.pair_doc[PAIRS.pair_query == query] if masked else [doc]
             others = [d for d in range(12) if d != doc and d not in own]
@@ -33,7 +34,7 @@ def test_cbs_is_the_rank_among_positives_of_other_queries(pool_size):
     rng = np.random.default_rng(1)
     pairs = TrainingPairs.from_arrays(np.repeat(np.arange(6), 3), rng.integers(20, size=18))
     queries, corpus = unit_vectors(rng, 6, 5), unit_vectors(rng, 20, 5)
-    found = rank_among_random(pairs, queries, corpus, pool_size, 3, pool_of(20))
+    found = rank_among_random(pairs, queries, DocumentVectors(corpus), pool_size, 3, pool_of(20))
     in_order = generator(3, "score.consistency").permutation(np.unique(pairs.pair_doc))
     for pair, query in enumerate(pairs.pair_query):
         own = set(pairs.pair_doc[pairs.pair_query == query].tolist())
@@ -47,9 +48,9 @@ def test_copies_and_empty_documents_worsen_no_rank():
     pairs, whole = TrainingPairs.from_arrays(np.arange(3), np.arange(3)), pool_of(3)
     copies = np.tile(unit_vectors(np.random.default_rng(2), 1, 300), (3, 1))
     queries = unit_vectors(np.random.default_rng(3), 3, 300)
-    assert rank_among_random(pairs, queries, copies, 10, 0, whole).rank.tolist() == [1] * 3
+    assert rank_among_random(pairs, queries, DocumentVectors(copies), 10, 0, whole).rank.tolist() == [1] * 3
     unit = np.eye(3, dtype=np.float32)
     for left_out, pools in (([], [2, 2, 2]), ([1], [1, 2, 1]), ([0, 1, 2], [0, 0, 0])):
         pool = pool_of(3, left_out)
-        found = rank_among_random(pairs, unit, unit, 10, 0, pool)
+        found = rank_among_random(pairs, unit, DocumentVectors(unit), 10, 0, pool)
         assert (found.rank.tolist(), found.pool.tolist()) == ([1] * 3, pools)

@@ -107,7 +107,7 @@ def vector_model(*modules: nn.Module, device: str) -> SentenceTransformer:
 def encode_all(encoder: Encoder, data: RetrievalData, corpus_text: CorpusText) -> FrozenVectors:
     """Encode all texts of a data set, or read their vectors from the cache."""
     queries = encoder.encode_queries(data, np.arange(len(data.queries)))
-    return {"query": queries, "document": encoder.encode_corpus(data, corpus_text)}
+    return {"query": queries, "document": encoder.encode_corpus(data, corpus_text).rows}
 
 
 def save_adapted(folder: Path, base: SentenceTransformer, trained: SentenceTransformer) -> None:

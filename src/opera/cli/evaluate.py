@@ -232,4 +232,4 @@ def _print_documents(
         screen.lines(f"no document is good enough (none scores {cutoff:.3f} or more); the best:")
     for document in documents:
         head = f"  {document.rank}.  {document.score:.3f}  {flat(document.id)}"
-        screen.document(head, document.text)
+        screen.document(head, document.passage or document.text)

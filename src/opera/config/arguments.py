@@ -44,6 +44,7 @@ class EncodingArguments(TypedDict, total=False):
     precision: Literal["auto", "fp32", "bf16", "fp16"]
     max_query_length: int | None
     max_passage_length: int | None
+    passages: int | None
     query_prompt: str | None
     document_prompt: str | None
 

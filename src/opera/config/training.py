@@ -32,6 +32,16 @@ class EncodingSettings(Settings):
         ge=1,
         le=MOST,
     )
+    passages: int | None = setting(
+        None,
+        "split longer documents into passages of at most so many tokens, between sentences; train "
+        "on the passage that matches its query best, and rank a document by its best passage; "
+        "auto: no",
+        "docs/long-documents.md",
+        ge=8,
+        le=MOST,
+        flag="--passages",
+    )
     query_prompt: str | None = setting(
         None,
         "prompt before each query, used verbatim; empty for none; auto: the data's or the model's "

@@ -167,7 +167,7 @@ CHECKED_BYTES = 2 * 10**8
 """A process looks at the size of the cache at its first new entry, then after so many bytes."""
 MOST_HELD = 200
 """How many entries a process holds, the last that it used, since each needs an open file."""
-KINDS = ("data", "rankings", "reranked", "tokens", "vectors")
+KINDS = ("data", "passages", "rankings", "reranked", "tokens", "vectors")
 ENTRY = re.compile(rf"[0-9a-f]{{32,}}|\.[0-9a-f]{{32,}}({PART}|{DELETED})")
 """Names of folders that OPERA may delete: entries, and what a killed process left of them."""
 _held: dict[Path, int] = {}

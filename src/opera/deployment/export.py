@@ -305,6 +305,7 @@ class Reference:
     Attributes:
         data: the data set, with the run's splits.
         text: which text of a document the model reads.
+        passages: the most tokens of a passage; ``None`` if documents stay whole.
         prompts: the data's query prompt, if the data have one.
         evaluation: on the test split, in fp32, as by :func:`opera.evaluate`.
         encoder: the model on the CPU.
@@ -315,6 +316,7 @@ class Reference:
         self.data, self.text = data, run_corpus_text(model)
         self.prompts = with_data_prompt({}, data.joined, model)
         encoder = open_encoder(model, "fp32", **self.prompts)
+        self.passages = encoder.passage_tokens
         self.evaluation = evaluate_encoder(encoder, data, SPLIT, [PRIMARY], self.text)
         corpus = data.joined.corpus
         size = len(corpus)
@@ -326,7 +328,7 @@ class Reference:
         """Measure a form; a static model has no prompts."""
         if not is_static(exported):
             set_prompts(exported, self.prompts.get("query_prompt"), None)
-        encoder = Encoder(exported, "fp32", use_cache=False)
+        encoder = Encoder(exported, "fp32", use_cache=False, passage_tokens=self.passages)
         evaluation = evaluate_encoder(encoder, self.data, SPLIT, [PRIMARY], self.text)
         ratios = [self._seconds(self.encoder) / self._seconds(encoder) for _ in range(ROUNDS + 1)]
         trained, form = (result.per_query[PRIMARY] for result in (self.evaluation, evaluation))

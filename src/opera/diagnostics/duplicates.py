@@ -14,7 +14,7 @@ from opera.core.arrays import IntArray
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData, TextTable
 from opera.data.copies import equal_positions
-from opera.retrieval.vectors import Vectors, exact_search
+from opera.retrieval.vectors import NearestDocuments, Vectors, exact_search
 
 MAX_CHECKED = 10_000
 NEIGHBOURS = 5
@@ -93,7 +93,7 @@ def word_overlap(text: str, other: str) -> float:
 
 def find_near_duplicates(
     texts: Sequence[str],
-    embeddings: Vectors,
+    embeddings: NDArray[np.float32],
     others: TextTable,
     other_embeddings: Vectors,
     depth: int,
@@ -104,7 +104,7 @@ def find_near_duplicates(
     Embeddings are float32 ``[texts, dimension]``, unit vectors. If ``others`` contains the text, it
     is its own near-duplicate.
     """
-    ranking = exact_search(embeddings, other_embeddings, others, depth, device)
+    ranking = exact_search(NearestDocuments(embeddings, others, depth, device), other_embeddings)
     for text, rows in zip(texts, ranking.doc_rows, strict=True):
         neighbours = zip(rows.tolist(), others.texts(rows), strict=True)
         overlaps = ((row, word_overlap(text, other)) for row, other in neighbours)

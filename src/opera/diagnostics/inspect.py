@@ -50,8 +50,8 @@ from opera.retrieval.locate import (
     with_grade,
 )
 from opera.retrieval.models import model_kind
+from opera.retrieval.passages import DocumentVectors
 from opera.retrieval.prompts import Role, with_data_prompt
-from opera.retrieval.vectors import Vectors
 from opera.training.documents import DocumentPool
 from opera.training.negatives import by_draws
 from opera.training.prepare_data import automatic_negatives
@@ -261,7 +261,7 @@ class Embeddings:
 
     encoder: Encoder
     corpus_text: CorpusText
-    documents: Vectors
+    documents: DocumentVectors
     query_rows: IntArray
     queries: NDArray[np.float32]
 
@@ -290,7 +290,7 @@ def _duplicates(
     """Find duplicates, leaks and known documents; without embeddings, only copies of texts."""
     documents, queries, device = None, None, "cpu"
     if embeddings is not None:
-        documents, queries = embeddings.documents, embeddings.queries
+        documents, queries = embeddings.documents.first_rows(), embeddings.queries
         device = embeddings.encoder.device
     train = data.training_split()
     judged = data.queries.select(judged_queries(data))
@@ -416,7 +416,7 @@ def _suspicious_pairs(
     data: RetrievalData,
     pairs: TrainingPairs,
     queries: NDArray[np.float32],
-    documents: Vectors,
+    documents: DocumentVectors,
     ranks: CBSRanks,
     count: int,
 ) -> list[SuspiciousPair]:

@@ -123,7 +123,7 @@ class Guard:
         with phase("evaluate_dev"):
             encoder, data = prepared.model.base_as_saved, prepared.data.with_splits
             result = evaluate_dev(encoder, data, prepared.settings)
-            self._most_documents = most_documents(prepared.is_static)
+            self._most_documents = most_documents(prepared.is_static, encoder, data)
             all_ranked = len(data.joined.corpus) <= self._most_documents
             self._best = (
                 []

@@ -16,8 +16,8 @@ from opera.core.rng import generator
 from opera.data import Mixture, Qrels, RetrievalData
 from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.evaluation import KeywordSearch
+from opera.retrieval.passages import DocumentVectors
 from opera.retrieval.search import search_corpus, search_mapped
-from opera.retrieval.vectors import Vectors
 
 GUARD_DOCUMENTS, STATIC_GUARD_DOCUMENTS = 10_000, 100_000
 """Most documents that dev queries rank with a transformer and with a static model."""
@@ -27,9 +27,17 @@ RIDGE = 1e-3
 """Weight of the regression's penalty, relative to the mean variance of an embedding's values."""
 
 
-def most_documents(is_static: bool) -> int:
-    """Return how many documents the dev queries rank at most."""
-    return STATIC_GUARD_DOCUMENTS if is_static else GUARD_DOCUMENTS
+def most_documents(is_static: bool, encoder: Encoder, mixture: Mixture) -> int:
+    """Return how many documents the dev queries rank at most; fewer if they have many passages."""
+    limit = STATIC_GUARD_DOCUMENTS if is_static else GUARD_DOCUMENTS
+    return max(1, int(limit / passages_per_document(encoder, mixture)))
+
+
+def passages_per_document(encoder: Encoder, mixture: Mixture) -> float:
+    """Return the mean number of passages that the model reads; 1 if documents stay whole."""
+    passages = [encoder.passages(data_set) for data_set in mixture.data_sets]
+    rows = sum(len(of_set.table) for of_set in passages if of_set is not None)
+    return rows / len(mixture.joined.corpus) if rows else 1.0
 
 
 def best_documents(
@@ -84,7 +92,7 @@ def corpus_during_training(
 
 
 def predicted_best_documents(
-    base_embeddings: Sequence[Vectors],
+    base_embeddings: Sequence[DocumentVectors],
     fine_tuned: Encoder,
     mixture: Mixture,
     best: Sequence[NDArray[np.int64]],
@@ -103,7 +111,8 @@ def predicted_best_documents(
         best: for each data set, an array ``[rankings, k]`` of document rows, best first.
         settings: the run's.
     """
-    samples = dev_corpus(mixture, best, settings, GUARD_DOCUMENTS // 2).data_sets
+    limit = int(GUARD_DOCUMENTS / 2 / passages_per_document(fine_tuned, mixture))
+    samples = dev_corpus(mixture, best, settings, limit).data_sets
     return [
         _predicted_best(embeddings, fine_tuned, data_set, sample, settings)
         for embeddings, data_set, sample in zip(
@@ -113,7 +122,7 @@ def predicted_best_documents(
 
 
 def _predicted_best(
-    embeddings: Vectors,
+    embeddings: DocumentVectors,
     fine_tuned: Encoder,
     data: RetrievalData,
     sample: RetrievalData,
@@ -121,7 +130,8 @@ def _predicted_best(
 ) -> NDArray[np.int64]:
     sample_rows = data.corpus.find_rows(sample.corpus.ids(np.arange(len(sample.corpus))))
     linear_map = ridge_regression(
-        embeddings[sample_rows], fine_tuned.encode_corpus(sample, settings.corpus_text)[:]
+        embeddings.select(sample_rows).rows[:],
+        fine_tuned.encode_corpus(sample, settings.corpus_text).rows[:],
     )
 
     def predict(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -104,6 +104,7 @@ class Origin(RecordPart):
         expected_documents: the setting, which decides how splits are drawn.
         relevant_grade: the lowest relevant grade.
         corpus_text: which text of a document the model reads.
+        passages: the most tokens of a passage; ``None`` if documents stay whole.
         cutoffs: the scores below which the model should not answer.
         keyword_weights: the weight of keyword search by the fingerprint of the data set; empty
             without keyword search.
@@ -117,6 +118,7 @@ class Origin(RecordPart):
     expected_documents: ExpectedDocuments | None
     relevant_grade: int
     corpus_text: CorpusText
+    passages: int | None = None
     cutoffs: CutoffRecord | None
     keyword_weights: dict[str, float]
     queries: Annotated[

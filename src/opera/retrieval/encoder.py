@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 from opera.core.arrays import IntArray, normalise, slices
-from opera.core.errors import ModelError
+from opera.core.errors import ModelError, SettingError
 from opera.core.processes import (
     cached_by_all,
     everywhere,
@@ -38,7 +39,7 @@ from opera.retrieval.device import (
     pick_device,
     resolve_precision,
 )
-from opera.retrieval.locate import Model
+from opera.retrieval.locate import Model, run_passages
 from opera.retrieval.models import (
     is_static,
     lengths_of,
@@ -46,6 +47,7 @@ from opera.retrieval.models import (
     reads_vectors,
     set_lengths,
 )
+from opera.retrieval.passages import DocumentVectors, Passages, split_corpus
 from opera.retrieval.prompts import (
     LENGTH_SETTINGS,
     ROLES,
@@ -58,6 +60,7 @@ from opera.retrieval.prompts import (
 from opera.retrieval.vectors import (
     SUFFIX,
     Embeddings,
+    NearestDocuments,
     Shards,
     Vectors,
     write_shard,
@@ -68,6 +71,8 @@ EmbeddingParts: TypeAlias = dict[str, list[NDArray[np.float32]]]
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 TOKENS_PER_TEXT = 128
 """A batch holds ``batch_size`` texts of this length, or the same number of tokens."""
+SPECIAL_TOKENS = 2
+"""Tokens that most tokenizers add to a text."""
 Lookup: TypeAlias = "Callable[[IntArray], list[NDArray[np.int32]]]"
 """Returns the token ids of rows."""
 ARRAYS_FILE = "arrays.npz"
@@ -91,6 +96,8 @@ class Encoder:
         use_cache: whether embeddings of a data set are cached on disk.
         memory: embeddings of corpora in memory, used without the disk cache; ``None`` for none.
         prompts: the text before a query or document, by role; empty for none.
+        passage_tokens: the most tokens of a passage. A longer document is split, and ranked by its
+            best passage. ``None`` if documents stay whole.
     """
 
     def __init__(
@@ -101,10 +108,12 @@ class Encoder:
         use_cache: bool = True,
         show_progress: bool = True,
         memory: EmbeddingParts | None = None,
+        passage_tokens: int | None = None,
     ) -> None:
         self.model, self._token_model, self.batch_size = model, TokenModel(model), batch_size
         self.use_cache = use_cache and may_cache(model)
-        self.memory = memory
+        self.memory, self.passage_tokens = memory, passage_tokens
+        self._passages: dict[str, Passages] = {}
         self._shows_progress = show_progress
         self.device = model.device.type
         self.precision = resolve_precision(precision, self.device, not is_static(model))
@@ -145,9 +154,32 @@ class Encoder:
         tokens = source.tokenise if source.suffices else None
         return self._vectors(source, np.arange(len(texts)), tokens, lambda _: None)
 
-    def encode_corpus(self, data: RetrievalData, corpus_text: CorpusText = "title_text") -> Vectors:
-        """Encode the corpus, or read it from the cache: float32 ``[documents, dimension]``."""
-        return self._encode_rows(self._source(data, "document", corpus_text))
+    def passages(self, data: RetrievalData) -> Passages | None:
+        """Return the passages of the documents; ``None`` if documents stay whole."""
+        if self.passage_tokens is None:
+            return None
+        digest = f"{data.fingerprint}/corpus"
+        if digest not in self._passages:
+            passages = split_corpus(data.corpus, digest, self.model, self.passage_tokens)
+            self._passages[digest] = passages
+        return self._passages[digest]
+
+    def encode_corpus(
+        self, data: RetrievalData, corpus_text: CorpusText = "title_text"
+    ) -> DocumentVectors:
+        """Encode the corpus, or read it from the cache."""
+        passages, source = self.passages(data), self._source(data, "document", corpus_text)
+        return DocumentVectors(
+            self._encode_rows(source), None if passages is None else passages.starts
+        )
+
+    def nearest(
+        self, queries: NDArray[np.float32], data: RetrievalData, depth: int
+    ) -> NearestDocuments:
+        """Return a search by the model's similarity for embeddings of queries."""
+        passages = self.passages(data)
+        doc_rows = None if passages is None else passages.doc_rows
+        return NearestDocuments(queries, data.corpus, depth, self.device, self.similarity, doc_rows)
 
     def encode_queries(self, data: RetrievalData, rows: IntArray) -> Vectors:
         """Encode rows of the query table, or read the cache: float32 ``[n, dimension]``."""
@@ -160,7 +192,8 @@ class Encoder:
 
         Each item is the number of a part's first row and its embeddings.
         """
-        source, shards = self._source(data, "document", corpus_text), Shards.of(len(data.corpus))
+        source = self._source(data, "document", corpus_text)
+        shards = Shards.of(len(source.table))
         share = process_range(shards.count, shards.size)
         rows = _cut(np.arange(share.start, share.stop), shards.size)
         first_rows = [int(part[0]) for part in rows]
@@ -176,7 +209,7 @@ class Encoder:
             yield first_row, embeddings
         self.memory[key] = encoded
 
-    def key(self, *parts: str, roles: Iterable[Role] = ROLES) -> str:
+    def key(self, *parts: str, roles: Collection[Role] = ROLES) -> str:
         """Return the key of a cache entry of this model.
 
         The key depends only on the prompts and lengths of ``roles``. So a new query prompt does not
@@ -185,8 +218,10 @@ class Encoder:
         computed = computation_key(self.precision, self.device)
         return cache_key([*self._identity(roles), computed, *parts])
 
-    def _identity(self, roles: Iterable[Role]) -> list[str]:
+    def _identity(self, roles: Collection[Role]) -> list[str]:
         readings = [reading(self.model, role, self.prompts[role]) for role in roles]
+        if self.passage_tokens is not None and "document" in roles:
+            readings.append(f"passages of {self.passage_tokens} tokens")
         return [self._fingerprint, *readings]
 
     @cached_property
@@ -196,7 +231,11 @@ class Encoder:
     def _source(
         self, data: RetrievalData, role: Role, corpus_text: CorpusText = "title_text"
     ) -> TokenSource:
-        return TokenSource.of(self.model, data, role, self.prompts[role], corpus_text)
+        source = TokenSource.of(self.model, data, role, self.prompts[role], corpus_text)
+        passages = self.passages(data) if role == "document" else None
+        if passages is None:
+            return source
+        return replace(source, table=passages.table, digest=passages.digest)
 
     def _lookup(self, source: TokenSource, reads: int = 0) -> Lookup | None:
         """Return a function from rows to token ids; ``None`` if the model needs more than these.
@@ -297,8 +336,9 @@ def open_encoder(
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     similarity: str | None = None,
+    passages: int | None = None,
 ) -> Encoder:
-    """Load a model and set lengths, prompts and similarity; ``None`` keeps the model's setting.
+    """Load a model and set how it reads texts; ``None`` keeps the setting of the model or its run.
 
     Warns if a well-known model lacks its prompts.
     """
@@ -310,7 +350,24 @@ def open_encoder(
         loaded.similarity_fn_name = similarity
     set_prompts(loaded, query_prompt, document_prompt)
     warn_of_missing_prompts(loaded.prompts, model, query_prompt, document_prompt)
-    return Encoder(loaded, precision)
+    passages = run_passages(model) if passages is None else passages
+    check_passages(loaded, passages)
+    return Encoder(loaded, precision, passage_tokens=passages)
+
+
+def check_passages(model: SentenceTransformer, passages: int | None) -> None:
+    """Check that a model reads complete passages, apart from long titles and prompts.
+
+    Raises:
+        SettingError: if it does not.
+    """
+    limit = length_limit(model, "document")
+    if passages is None or limit is None or passages + SPECIAL_TOKENS <= limit:
+        return
+    raise SettingError(
+        f"passages={passages}: the model reads {limit} tokens of a text, with title, prompt and "
+        f"special tokens; pass --passages {max(1, limit * 3 // 4)}"
+    )
 
 
 def rows_digest(rows: IntArray) -> str:
@@ -347,24 +404,21 @@ def cached_arrays(
 def pair_similarities(
     pairs: TrainingPairs,
     query_embeddings: Vectors,
-    document_embeddings: Vectors,
+    documents: DocumentVectors,
     have_length_1: bool = True,
 ) -> NDArray[np.float32]:
-    """Compute the cosine s(e_q, e_d) of every pair: float32 ``[N]``.
+    """Compute the cosine s(e_q, e_d) of every pair, with the document's best passage: float32
+    ``[N]``.
 
     Args:
         pairs: the N training pairs.
         query_embeddings: float32 ``[n, dimension]``; may be shards on disk.
-        document_embeddings: float32 ``[documents, dimension]``; may be shards on disk.
+        documents: of the corpus; may be shards on disk.
         have_length_1: whether all embeddings have length 1.
     """
     similarity = np.empty(pairs.n_pairs, dtype=np.float32)
     size = max(1, CHUNK_BYTES // (2 * 4 * query_embeddings.shape[1]))
     for block in slices(pairs.n_pairs, size):
         queries = query_embeddings[pairs.pair_query[block]]
-        documents = document_embeddings[pairs.pair_doc[block]]
-        if not have_length_1:
-            normalise(queries)
-            normalise(documents)
-        similarity[block] = np.einsum("pd,pd->p", queries, documents)
+        _, similarity[block] = documents.best_rows(queries, pairs.pair_doc[block], have_length_1)
     return similarity

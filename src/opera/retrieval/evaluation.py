@@ -233,10 +233,8 @@ def _difficulty(
     relevant = data.judged_qrels(split).relevant()
     pairs = relevant.pairs()
     query_embeddings = encoder.encode_queries(data, relevant.query_rows)
-    document_embeddings = encoder.encode_corpus(data, corpus_text)
-    cosines = pair_similarities(
-        pairs, query_embeddings, document_embeddings, encoder.similarity == "cosine"
-    )
+    documents = encoder.encode_corpus(data, corpus_text)
+    cosines = pair_similarities(pairs, query_embeddings, documents, encoder.similarity == "cosine")
     return (pairs.sum_by_query(cosines) / pairs.positives_per_query).astype(np.float32)
 
 

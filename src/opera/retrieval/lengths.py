@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import Encoder
+from opera.retrieval.encoder import PLURALS, Encoder
 from opera.retrieval.models import is_static
+from opera.retrieval.passages import uncut_tokenizer
 from opera.retrieval.prompts import Role, length_limit
 
 SAMPLE = 1000
 """Texts whose tokens are counted."""
 LITTLE_LOST = 0.01
 """If a smaller fraction of the tokens is lost, OPERA gives no advice."""
+LONG, MANY_LONG = 512, 0.1
+"""Tokens of a long document, and the fraction of long documents from which a model that reads whole
+documents should read passages instead (measured: docs/long-documents.md)."""
+PASSAGE = 200
+"""The tokens of a passage in the measurements."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class TextLengths:
         own_limit: how many tokens the model could read; ``None`` for no limit.
         cut: the fraction of texts that are longer than the limit.
         lost: the fraction of all tokens that lie beyond the limit.
+        long: the fraction of texts of more than :data:`LONG` tokens.
+        passages: the most tokens of a passage; ``None`` if documents stay whole.
     """
 
     role: Role
@@ -44,11 +50,13 @@ class TextLengths:
     own_limit: int | None
     cut: float
     lost: float
+    long: float
+    passages: int | None
 
     @property
     def sentence(self) -> str:
         """Say how long the texts are and how much is cut, without the full stop."""
-        texts = "queries" if self.role == "query" else "documents"
+        texts = "passages" if self.passages else PLURALS[self.role]
         start = f"{texts}: {self.median:,} tokens (median), at most {self.longest:,}"
         if self.limit is None or not self.cut:
             return f"{start}; the model reads them whole"
@@ -60,14 +68,21 @@ class TextLengths:
 
     @property
     def advice(self) -> str | None:
-        """Say how to lose less; ``None`` if almost nothing is cut."""
-        if self.lost < LITTLE_LOST or self.limit is None:
+        """Say how to lose less; ``None`` if almost nothing is lost."""
+        splits = self.role == "document" and self.passages is None
+        if self.limit is None:
+            if not (splits and self.long >= MANY_LONG):
+                return None
+            return f"--passages {PASSAGE} finds long documents better, by their best passage"
+        if self.lost < LITTLE_LOST:
             return None
         setting = "max_query_length" if self.role == "query" else "max_passage_length"
         if self.own_limit is None or self.limit < self.own_limit:
             most = self.longest if self.own_limit is None else min(self.longest, self.own_limit)
             return f"--set {setting}={most} reads more of them, and takes longer"
-        return "split them into passages, or use a model that reads more"
+        if splits:
+            return f"--passages {min(PASSAGE, self.limit * 3 // 4)} reads all of them"
+        return "use shorter texts, or a model that reads more"
 
 
 def text_lengths(
@@ -91,22 +106,20 @@ def text_lengths(
     Returns:
         The lengths; ``None`` if the model's tokenizer cannot count tokens without cutting texts.
     """
-    first: Any = encoder.model[0]
-    tokenizer = getattr(first, "tokenizer", None)
-    backend: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    uncut = uncut_tokenizer(encoder.model)
+    passages = encoder.passages(data) if role == "document" else None
     table = data.queries if role == "query" else data.corpus
-    if not len(table) or not hasattr(backend, "to_str"):
+    table = table if passages is None else passages.table
+    if not len(table) or uncut is None:
         return None
-    uncut = Tokenizer.from_str(backend.to_str())
-    uncut.no_truncation()
-    uncut.no_padding()
     rows = np.sort(generator(seed, "lengths").permutation(len(table))[:SAMPLE])
     prompt = encoder.prompts[role]
     texts = [f"{prompt}{text}" for text in table.texts(rows, corpus_text)]
     encodings = uncut.encode_batch_fast(texts, add_special_tokens=not is_static(encoder.model))
     lengths = np.array([len(encoding.ids) for encoding in encodings])
-    own_limit = length_limit(encoder.model, role)
-    limits = [number for number in (limit, own_limit) if number is not None]
+    cuts = hasattr(encoder.model[0], "query_length")
+    own_limit = length_limit(encoder.model, role) if cuts else None
+    limits = [number for number in (limit, own_limit) if number is not None and cuts]
     read = min(limits, default=None)
     return TextLengths(
         role=role,
@@ -119,4 +132,6 @@ def text_lengths(
         lost=0.0
         if read is None
         else float(np.maximum(lengths - read, 0).sum() / max(1, lengths.sum())),
+        long=float((lengths > LONG).mean()),
+        passages=None if passages is None else encoder.passage_tokens,
     )

@@ -290,6 +290,12 @@ def run_corpus_text(model: Model) -> CorpusText:
     return "title_text" if origin is None else origin.corpus_text
 
 
+def run_passages(model: Model) -> int | None:
+    """Return the most tokens of a passage that a run trained on; ``None`` for whole documents."""
+    origin = origin_of(model)
+    return None if origin is None else origin.passages
+
+
 def run_cutoff(model: Model, precision: float) -> float:
     """Return the cut-off that a run chose on its test queries for a precision.
 

@@ -32,10 +32,10 @@ from opera.retrieval.locate import (
     run_keyword_weight,
 )
 from opera.retrieval.measures import Ranking
+from opera.retrieval.passages import DocumentVectors
 from opera.retrieval.prompts import with_data_prompt
 from opera.retrieval.vectors import (
     NearestDocuments,
-    Vectors,
     exact_search,
     first_dimensions,
     tiles,
@@ -60,16 +60,12 @@ def rank_by_size(
     """
     queries = encoder.encode_queries(data, query_rows)[:]
     if encoder.use_cache:
-        documents = encoder.encode_corpus(data, corpus_text)
-        parts = tiles(documents, process_range(len(data.corpus), UNIT), len(queries))
+        rows = encoder.encode_corpus(data, corpus_text).rows
+        parts = tiles(rows, process_range(len(rows), UNIT), len(queries))
     else:
         parts = encoder.document_parts(data, corpus_text)
-    similarity = encoder.similarity
-    cut = partial(first_dimensions, length_1=similarity == "cosine")
-    searches = {
-        size: NearestDocuments(cut(queries, size), data.corpus, depth, encoder.device, similarity)
-        for size in sizes
-    }
+    cut = partial(first_dimensions, length_1=encoder.similarity == "cosine")
+    searches = {size: encoder.nearest(cut(queries, size), data, depth) for size in sizes}
     return _search_parts(parts, searches, cut)
 
 
@@ -77,7 +73,7 @@ def search_mapped(
     encoder: Encoder,
     queries: NDArray[np.float32],
     data: RetrievalData,
-    documents: Vectors,
+    documents: DocumentVectors,
     change: Callable[[NDArray[np.float32]], NDArray[np.float32]],
     depth: int,
 ) -> Ranking:
@@ -85,10 +81,10 @@ def search_mapped(
 
     All processes must call this; each searches a part of the corpus.
     """
-    parts = tiles(documents, process_range(len(data.corpus), UNIT), len(queries))
-    nearest = NearestDocuments(queries, data.corpus, depth, encoder.device, encoder.similarity)
-    size = queries.shape[1]
-    return _search_parts(parts, {size: nearest}, lambda tile, _: change(tile))[size]
+    parts = tiles(documents.rows, process_range(len(documents.rows), UNIT), len(queries))
+    searches = {queries.shape[1]: encoder.nearest(queries, data, depth)}
+    (ranking,) = _search_parts(parts, searches, lambda tile, _: change(tile)).values()
+    return ranking
 
 
 def _search_parts(
@@ -158,6 +154,8 @@ class RankedDocument:
             the fused score, from 0 to 1.
         text: its title and text.
         good_enough: whether its score reaches the cut-off; true without a cut-off.
+        passage: the passage that matches the query best, with the title; ``None`` if the model
+            reads whole documents.
     """
 
     rank: int
@@ -165,6 +163,7 @@ class RankedDocument:
     score: float
     text: str = field(repr=False)
     good_enough: bool = True
+    passage: str | None = field(default=None, repr=False)
 
 
 def checked_query(query: str) -> str:
@@ -245,17 +244,29 @@ class CorpusSearch:
             )
         vectors = encoder.encode([query], "query")
         depth = POOL if self.keyword_weight else top
-        ranking = exact_search(
-            vectors, self._documents, corpus, depth, encoder.device, encoder.similarity
-        )
+        ranking = exact_search(encoder.nearest(vectors, self.data, depth), self._documents.rows)
         if self.keyword_weight:
             words = self._keywords.search([query], POOL)
             ranking = Fusion(ranking, words, corpus).ranking(self.keyword_weight, top)
         exists = ranking.doc_rows[0] >= 0
         rows, scores = ranking.doc_rows[0][exists], ranking.scores[0][exists].tolist()
         good_enough = [self.cutoff is None or score >= self.cutoff for score in scores]
-        columns = zip(corpus.ids(rows), scores, corpus.texts(rows), good_enough, strict=True)
-        return [RankedDocument(rank, *column) for rank, column in enumerate(columns, start=1)]
+        passages = self._best_passages(vectors, rows)
+        columns = corpus.ids(rows), scores, corpus.texts(rows), good_enough, passages
+        return [
+            RankedDocument(rank, *document)
+            for rank, document in enumerate(zip(*columns, strict=True), start=1)
+        ]
+
+    def _best_passages(
+        self, vectors: NDArray[np.float32], doc_rows: IntArray
+    ) -> Sequence[str | None]:
+        """Return the best passage of each document for one query; ``None`` for whole documents."""
+        passages = self._encoder.passages(self.data)
+        if passages is None:
+            return [None] * len(doc_rows)
+        best, _ = self._documents.best_rows(np.repeat(vectors, len(doc_rows), axis=0), doc_rows)
+        return passages.table.texts(best)
 
 
 @with_group(ModelArguments)

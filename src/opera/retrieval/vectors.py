@@ -175,6 +175,8 @@ class NearestDocuments:
         device: the device that multiplies.
         similarity: a ``similarity_fn_name`` of sentence-transformers; for the cosine, embeddings
             must have length 1.
+        doc_rows: int64 ``[passages]``, the document of each embedding, which is ranked by its best
+            passage; ``None`` if embedding i belongs to document i.
     """
 
     def __init__(
@@ -184,17 +186,25 @@ class NearestDocuments:
         depth: int,
         device: str = "cpu",
         similarity: str = "cosine",
+        doc_rows: NDArray[np.int64] | None = None,
     ) -> None:
         self._norm = DISTANCES.get(similarity, 0)
         self._queries = np.require(query_embeddings, np.float32, ["C", "W"])
         self._on_device = torch.from_numpy(self._queries).to(device)
-        self._id_rank, self._device = documents.id_rank, device
+        self._id_rank, self._device, self._doc_rows = documents.id_rank, device, doc_rows
         self._depth = min(depth, len(documents))
+        most_passages = 1 if doc_rows is None else int(np.bincount(doc_rows).max(initial=1))
+        self._enough_rows = self._depth * most_passages  # always belong to ``depth`` documents
         self._best = np.full((len(self._queries), self._depth), NO_DOCUMENT)
         self._query_lengths = torch.linalg.vector_norm(self._on_device, dim=1).cpu().numpy()
 
+    @property
+    def n_queries(self) -> int:
+        """The number of queries."""
+        return len(self._queries)
+
     def add(self, first: int, tile: NDArray[np.float32]) -> None:
-        """Search a tile of the corpus, float32 ``[documents, dimension]``, from row ``first`` on.
+        """Search a tile of the embeddings, float32 ``[rows, dimension]``, from row ``first`` on.
 
         Raises:
             ModelError: if an embedding holds a value that is not finite.
@@ -203,7 +213,9 @@ class NearestDocuments:
             return
         use_torch_threads()
         tile = np.require(tile, np.float32, ["C", "W"])
-        ranks = self._id_rank[first : first + len(tile)]
+        rows = slice(first, first + len(tile))
+        ranks = self._id_rank[rows if self._doc_rows is None else self._doc_rows[rows]]
+        has_passages = self._doc_rows is not None
         documents = torch.from_numpy(tile).to(self._on_device.device)
         errors = self._errors(documents)
         for queries in slices(len(self._queries), QUERIES):
@@ -211,7 +223,8 @@ class NearestDocuments:
                 scores = self._scores(self._on_device[queries], documents[block])
                 candidates = self._candidates(self._best[queries], scores, errors[queries])
                 vectors = self._queries[queries], tile[block]
-                _keep(self._best[queries], *vectors, ranks[block], *candidates, self._norm)
+                best = self._best[queries]
+                _keep(best, *vectors, ranks[block], *candidates, self._norm, has_passages)
 
     def _errors(self, documents: torch.Tensor) -> NDArray[np.float32]:
         """Return each query's largest possible error of a float32 score with these documents."""
@@ -242,8 +255,8 @@ class NearestDocuments:
         """Return rows and columns of the scores ``[queries, documents]`` that may be the best."""
         least = best[:, 0].real.astype(np.float32)  # -inf below k documents so far
         bounds = least - errors
-        if self._depth < scores.shape[1] and np.isneginf(least).any():
-            worst = torch.topk(scores, self._depth, dim=1).values[:, -1].cpu().numpy()
+        if self._enough_rows < scores.shape[1] and np.isneginf(least).any():
+            worst = torch.topk(scores, self._enough_rows, dim=1).values[:, -1].cpu().numpy()
             bounds = np.maximum(bounds, worst - 2 * errors)
         if self._device == "cpu":
             return _reaching(scores.numpy(), bounds)
@@ -255,7 +268,11 @@ class NearestDocuments:
         """Merge the best documents of all processes' tiles; all processes must call this."""
         for queries in slices(len(self._queries), QUERIES):
             part = self._best[queries]
-            part[:] = _best(self._depth, *everywhere(partial(np.copy, part)))
+            candidates = np.concatenate(everywhere(partial(np.copy, part)), axis=1)
+            if self._doc_rows is not None:  # processes may share the passages of a document
+                candidates = _best_of_each(candidates)
+            least = candidates.shape[1] - self._depth
+            part[:] = np.partition(candidates, least, axis=1)[:, least:]
 
     def ranking(self) -> Ranking:
         """Return ``n`` rows, best first; -1 and -inf if there are too few documents."""
@@ -265,11 +282,13 @@ class NearestDocuments:
         return Ranking(row_of[best.imag.astype(np.int64)], best.real.astype(np.float32))
 
 
-def _best(depth: int, *candidates: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """Return the ``depth`` best candidates of each row; the lowest comes first."""
-    together = np.concatenate(candidates, axis=1)
-    least = together.shape[1] - depth
-    return np.asarray(np.partition(together, least, axis=1)[:, least:])
+def _best_of_each(candidates: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """Replace all but the best candidate of each document in a row by :data:`NO_DOCUMENT`."""
+    order = np.lexsort((candidates.real, candidates.imag), axis=1)
+    by_document = np.take_along_axis(candidates, order, axis=1)
+    repeats = by_document.imag[:, 1:] == by_document.imag[:, :-1]
+    by_document[:, :-1][repeats] = NO_DOCUMENT
+    return by_document
 
 
 @cached_njit(parallel=True, nogil=True)
@@ -318,7 +337,7 @@ def _is_less(one, other):  # type: ignore[no-untyped-def]
 
 
 @cached_njit(parallel=True, nogil=True, fastmath={"reassoc"})
-def _keep(best, queries, documents, ranks, rows, columns, norm):  # type: ignore[no-untyped-def]
+def _keep(best, queries, documents, ranks, rows, columns, norm, has_passages):  # type: ignore[no-untyped-def]
     """Score pairs in float64, and keep the best documents of each query.
 
     Args:
@@ -330,6 +349,7 @@ def _keep(best, queries, documents, ranks, rows, columns, norm):  # type: ignore
         rows: each pair's query, ascending.
         columns: each pair's document.
         norm: of :data:`DISTANCES`; 0 for the product.
+        has_passages: whether several columns may belong to one document, which is kept once.
     """
     starts = np.searchsorted(rows, np.arange(len(best) + 1))
     for row in prange(len(best)):
@@ -340,7 +360,14 @@ def _keep(best, queries, documents, ranks, rows, columns, norm):  # type: ignore
             candidate = complex(score, ranks[document])
             if not _is_less(heap[0], candidate):
                 continue
-            hole, child = 0, 1
+            hole = 0
+            if has_passages:
+                for position in range(size):
+                    if heap[position].imag == candidate.imag:
+                        hole = position
+                if heap[hole].imag == candidate.imag and not _is_less(heap[hole], candidate):
+                    continue
+            child = 2 * hole + 1
             while child < size:
                 if child + 1 < size and _is_less(heap[child + 1], heap[child]):
                     child += 1
@@ -351,26 +378,9 @@ def _keep(best, queries, documents, ranks, rows, columns, norm):  # type: ignore
             heap[hole] = candidate
 
 
-def exact_search(
-    query_embeddings: Vectors,
-    document_embeddings: Vectors,
-    documents: TextTable,
-    depth: int,
-    device: str = "cpu",
-    similarity: str = "cosine",
-) -> Ranking:
-    """Rank all documents for each query in this process alone, and return the best.
-
-    Args:
-        query_embeddings: float32 ``[n, dimension]``.
-        document_embeddings: float32 ``[documents, dimension]``, read in tiles.
-        documents: the corpus, for its ids.
-        depth: number of documents to keep per query.
-        device: the device that multiplies.
-        similarity: as for :class:`NearestDocuments`.
-    """
-    nearest = NearestDocuments(query_embeddings[:], documents, depth, device, similarity)
-    for first, tile in tiles(document_embeddings, slice(0, len(documents)), len(query_embeddings)):
+def exact_search(nearest: NearestDocuments, embeddings: Vectors) -> Ranking:
+    """Search all embeddings, float32 ``[rows, dimension]``, in this process alone."""
+    for first, tile in tiles(embeddings, slice(0, len(embeddings)), nearest.n_queries):
         nearest.add(first, tile)
     return nearest.ranking()
 

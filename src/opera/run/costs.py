@@ -18,9 +18,11 @@ from opera.config.recipe import make_recipe
 from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.core.terminal import counted
+from opera.data import RetrievalData
 from opera.guard.choice import Weights
 from opera.guard.dev_corpus import most_documents
 from opera.guard.rule import COARSE, FINE
+from opera.retrieval.encoder import Encoder
 from opera.run.session import PHASES
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
 from opera.training.build import build_training_set
@@ -111,9 +113,11 @@ def time_run(prepared: Prepared, began: float) -> Costs:
 
 def _encoding_seconds(prepared: Prepared) -> float:
     """Estimate the seconds of encoding the corpus once."""
-    settings, corpus = prepared.settings, prepared.data.with_splits.joined.corpus
+    settings, data = prepared.settings, prepared.data.with_splits.joined
     if settings.query_vectors is not None:
         return 0.0
+    passages = prepared.model.encoder.passages(data)
+    corpus = data.corpus if passages is None else passages.table
     rows = np.linspace(0, len(corpus) - 1, min(TEXTS, len(corpus))).astype(np.int64)
     # spread evenly over the corpus, which is often sorted
     texts = corpus.texts(rows, settings.corpus_text)
@@ -132,11 +136,12 @@ def corpus_passes(prepared: Prepared, steps: int) -> dict[str, float]:
         prepared: the run.
         steps: of a training.
     """
-    settings, documents = prepared.settings, len(prepared.data.with_splits.joined.corpus)
+    settings, data = prepared.settings, prepared.data.with_splits
     if prepared.model.base is not None:  # an adapter needs every text once
         return {"encode": 1.0, "train": 0.0}
     evaluations = 0 if settings.eval_steps is None else steps // settings.eval_steps
-    fraction = min(1.0, most_documents(prepared.is_static) / documents)
+    limit = most_documents(prepared.is_static, prepared.model.encoder, data)
+    fraction = min(1.0, limit / len(data.joined.corpus))
     static = float(prepared.is_static)  # it encodes faster than a cache would be read
     if not settings.guard:
         ends = {"evaluate_after": 1.0, "review": static}
@@ -174,6 +179,7 @@ def _seconds_per_step(prepared: Prepared) -> float:
         "loss": "infonce",
         "pair_weights": "none",
         "prune_before_mining": False,
+        "passages": None,
         "trainer": {
             **(prepared.settings.trainer or {}),
             "save_steps": last,
@@ -184,13 +190,23 @@ def _seconds_per_step(prepared: Prepared) -> float:
     recipe = make_recipe({"method": "ft"}).model_copy(
         update={"train": prepared.settings.model_copy(update=values)}
     )
-    data = replace(prepared.data, negatives=negatives)
+    mixture = prepared.data.with_splits.map(_first_passages, encoder=prepared.model.encoder)
+    data = replace(prepared.data, negatives=negatives, with_splits=mixture)
     training_set = build_training_set(replace(prepared, recipe=recipe, data=data))
     timer, sampler, model = _Timer(), make_sampler(training_set, recipe), prepared.model.trained
     with TemporaryDirectory(prefix="opera-timing-") as folder:
         writer = RunWriter(Path(folder), writes=False)
         train(model, training_set, sampler, recipe.train, writer, callbacks=[timer])
     return float(np.diff(timer.ends).mean())
+
+
+def _first_passages(data: RetrievalData, encoder: Encoder) -> RetrievalData:
+    """Replace each document by its first passage, which is as long as the passage that trains."""
+    passages = encoder.passages(data)
+    if passages is None:
+        return data
+    corpus = passages.table.select(passages.starts[:-1])
+    return replace(data, corpus=corpus, fingerprint=f"{data.fingerprint}/first passages")
 
 
 class _Timer(TrainerCallback):  # type: ignore[misc]

@@ -51,7 +51,7 @@ MODEL_CARD = """---
 `{data}`: {counts}.
 
 Training read {query_length} of a query and {document_length} of a document. It put
-{query_prompt} before queries and {document_prompt} before documents.
+{query_prompt} before queries and {document_prompt} before documents.{passages}
 
 ## Use
 
@@ -69,6 +69,22 @@ scores = model.similarity(model.encode_query(["a question"]), model.encode_docum
 
 `recipe.yaml` is in this folder. Replace the names of files and folders by your paths. {versions}.
 """
+
+PASSAGES = """
+
+OPERA split documents of more than {passages} tokens into passages, and ranked a document by its
+best passage. Split your documents in the same way, store a vector per passage with the id of its
+document, and keep the best passage of each document:
+
+```python
+from semantic_text_splitter import TextSplitter
+from tokenizers import Tokenizer
+
+tokenizer = Tokenizer.from_file("tokenizer.json")
+tokenizer.no_truncation()
+splitter = TextSplitter.from_huggingface_tokenizer(tokenizer, {passages})
+passages = [f"{{title}} {{part}}".strip() for part in splitter.chunks(text)]
+```"""
 
 VECTORS_CARD = """# An adapter for the vectors of `{base}`, made with OPERA
 
@@ -114,6 +130,7 @@ def write_model_card(folder: Path, summary: RunSummary) -> None:
         counts=counts_in_words(record.data.counts),
         query_length=_length(settings["max_query_length"]),
         document_length=_length(settings["max_passage_length"]),
+        passages="" if settings.get("passages") is None else PASSAGES.format(**settings),
         folder=EXAMPLE_FOLDER,
         query_prompt=_prompt(settings["query_prompt"]),
         document_prompt=_prompt(settings["document_prompt"]),

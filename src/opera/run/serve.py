@@ -71,12 +71,8 @@ class Searches:
         with self._lock:
             rankings = {
                 name: exact_search(
-                    encoder.encode([query], "query"),
-                    self._documents[encoder][number],
-                    data_set.corpus,
-                    TOP_DOCUMENTS,
-                    encoder.device,
-                    encoder.similarity,
+                    encoder.nearest(encoder.encode([query], "query"), data_set, TOP_DOCUMENTS),
+                    self._documents[encoder][number].rows,
                 )
                 for name, encoder in (("base", self._base), ("final", self._final))
             }
@@ -107,7 +103,7 @@ def open_base(run: Run, base: Model | None) -> Encoder:
         raise ModelError(
             f"{problem}; it is the base model of {run.path}; pass the model with --base"
         ) from None
-    encoder = open_encoder(name)
+    encoder = open_encoder(name, passages=run.settings.get("passages"))
     for role in ROLES:
         encoder.prompts[role] = encoder.prompts[role] or run.settings.get(f"{role}_prompt") or ""
     return encoder

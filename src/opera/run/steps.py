@@ -214,7 +214,7 @@ def train_and_write(session: Session) -> None:
             data,
             keywords,
             settings,
-            most_documents(prepared.is_static),
+            most_documents(prepared.is_static, prepared.model.base_as_saved, data),
         )
     training, choice = first_training(session), None
     if guard is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from accelerate import PartialState
@@ -22,10 +22,14 @@ from opera.data import Mixture, RetrievalData
 from opera.data.copies import text_keys
 from opera.data.pairs import DecidedPairs, TrainingPairs
 from opera.data.qrels import DocumentLists, Qrels
+from opera.data.texts import CorpusText
 from opera.encoder import TokenSource
 from opera.methods import Method, PairScores
+from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import reads_vectors
+from opera.retrieval.passages import DocumentVectors, Passages
 from opera.retrieval.prompts import ROLES, Role, prompt_for
+from opera.retrieval.vectors import Vectors
 from opera.training.documents import DocumentPool, KnownPositives
 from opera.training.negatives import (
     ListedNegatives,
@@ -95,6 +99,38 @@ class NegativeSources:
 
 
 @dataclass(frozen=True)
+class BestPassages:
+    """Chooses the passage of a document that matches a query best under the base model.
+
+    Attributes:
+        passages: the passages of the corpus.
+        queries: the base model's embeddings of the training queries, by query index.
+        documents: its embeddings of the passages.
+    """
+
+    passages: Passages
+    queries: Vectors
+    documents: DocumentVectors
+
+    @classmethod
+    def of(
+        cls, encoder: Encoder, train: Qrels, data: RetrievalData, text: CorpusText
+    ) -> Self | None:
+        """Encode queries and passages; ``None`` if documents stay whole."""
+        passages = encoder.passages(data)
+        if passages is None:
+            return None
+        queries = encoder.encode_queries(data, train.query_rows)
+        return cls(passages, queries, encoder.encode_corpus(data, text))
+
+    def rows(self, queries: IntArray, doc_rows: IntArray) -> NDArray[np.int64]:
+        """Return passages ``[B, c]`` of documents ``[B, c]`` for query indices ``[B]``."""
+        vectors = np.repeat(self.queries[queries], doc_rows.shape[1], axis=0)
+        best, _ = self.documents.best_rows(vectors, doc_rows.ravel())
+        return best.reshape(doc_rows.shape)
+
+
+@dataclass(frozen=True)
 class TrainingSet:
     """The training set of a run: n queries with N positive pairs.
 
@@ -108,6 +144,7 @@ class TrainingSet:
             Training overwrites them.
         similarity: float32 ``[N]``, a copy of the base model's similarities.
         negatives: the negatives.
+        passages: chooses the passage of each document in a batch; ``None`` if documents stay whole.
     """
 
     mixture: Mixture
@@ -118,6 +155,7 @@ class TrainingSet:
     scores: tuple[PairScores, ...]
     similarity: NDArray[np.float32] | None
     negatives: NegativeSources
+    passages: BestPassages | None = None
 
     @property
     def data(self) -> RetrievalData:
@@ -202,7 +240,12 @@ def build_training_set(prepared: Prepared, mixture: Mixture | None = None) -> Tr
         methods = without_negatives.methods(prepared.recipe, prepared.processes)
         pruned = ~np.concatenate([method.kept for method in methods])
         known = known.without(pairs.pair_query[pruned], pairs.pair_doc[pruned])
-    return replace(without_negatives, negatives=_negatives(prepared, without_negatives, known))
+    text = prepared.settings.corpus_text
+    return replace(
+        without_negatives,
+        negatives=_negatives(prepared, without_negatives, known),
+        passages=BestPassages.of(prepared.model.encoder, train, mixture.joined, text),
+    )
 
 
 def _sets_of(mixture: Mixture) -> tuple[SetTrainingPairs, ...]:
@@ -288,7 +331,8 @@ class PairDataset(Dataset[dict[str, Any]]):
         query_rows: int32 ``[n]``, the query row of each training query.
         n_negatives: explicit negatives per query.
         look_up_queries: returns the inputs of query rows.
-        look_up_documents: returns the inputs of document rows.
+        look_up_documents: returns the inputs of rows of the corpus, or of passages.
+        passages: chooses the passages; ``None`` if documents stay whole.
     """
 
     def __init__(
@@ -297,7 +341,9 @@ class PairDataset(Dataset[dict[str, Any]]):
         n_negatives: int,
         look_up_queries: Lookup,
         look_up_documents: Lookup,
+        passages: BestPassages | None = None,
     ) -> None:
+        self.passages = passages
         self.query_rows, self.column_names = query_rows, list(column_roles(n_negatives))
         self.look_up_queries, self.look_up_documents = look_up_queries, look_up_documents
 
@@ -306,8 +352,11 @@ class PairDataset(Dataset[dict[str, Any]]):
 
     def __getitems__(self, batch: Batch) -> tuple[Batch, list[dict[str, Any]]]:
         """Return a batch with the items of this process."""
-        queries = self.look_up_queries(self.query_rows[batch.queries[batch.local]])
-        documents = iter(self.look_up_documents(batch.doc_rows[batch.local].ravel()))
+        query_indices, rows = batch.queries[batch.local], batch.doc_rows[batch.local]
+        if self.passages is not None:
+            rows = self.passages.rows(query_indices, rows)
+        queries = self.look_up_queries(self.query_rows[query_indices])
+        documents = iter(self.look_up_documents(rows.ravel()))
         anchor, *document_columns = self.column_names
         return batch, [
             {anchor: query, **{name: next(documents) for name in document_columns}}
@@ -362,16 +411,21 @@ def make_dataset(
         role: TokenSource.of(model, data, role, prompt_for(model, role), corpus_text)
         for role in ROLES
     }
+    if (best := training_set.passages) is not None:
+        table, digest = best.passages.table, best.passages.digest
+        sources["document"] = replace(sources["document"], table=table, digest=digest)
     if not all(source.suffices for source in sources.values()):
+        documents = sources["document"].table
         look_up_queries = partial(data.queries.texts, corpus_text="text")
-        look_up_documents = partial(data.corpus.texts, corpus_text=corpus_text)
-        return PairDataset(query_rows, n_negatives, look_up_queries, look_up_documents), None
+        look_up_documents = partial(documents.texts, corpus_text=corpus_text)
+        return PairDataset(query_rows, n_negatives, look_up_queries, look_up_documents, best), None
     sampled = resolved(settings.max_steps) * settings.queries_per_step(PartialState().num_processes)
     dataset = PairDataset(
         query_rows,
         n_negatives,
         sources["query"].lookup(sampled),
         sources["document"].lookup(sampled * (1 + n_negatives)),
+        best,
     )
     lengths = {role: source.prompt_length for role, source in sources.items()}
     prompt_lengths = {column: lengths[role] for column, role in column_roles(n_negatives).items()}

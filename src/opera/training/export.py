@@ -406,6 +406,10 @@ class ScoreInputs(NamedTuple):
                 "max_length is the reranker's",
             ),
             (
+                model is None and "passages" in settings,
+                "passages: needs a model, because a reranker reads whole documents",
+            ),
+            (
                 max_length is not None and reranker is None,
                 f"max_length={max_length}: needs a reranker",
             ),

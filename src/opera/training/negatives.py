@@ -350,10 +350,8 @@ class Miner:
         margins = (self.settings.relative_margin, self.settings.absolute_margin)
         if any(value is not None for value in (*margins, self.settings.max_score)):
             query_vectors = self.encoder.encode_queries(data, query_rows)
-            document_vectors = self.encoder.encode_corpus(data, text)
-            positive = lowest_positive(
-                pairs, pair_similarities(pairs, query_vectors, document_vectors)
-            )
+            documents = self.encoder.encode_corpus(data, text)
+            positive = lowest_positive(pairs, pair_similarities(pairs, query_vectors, documents))
             fits = ranking.scores[:, first_rank - 1 : last_rank] <= highest_allowed(
                 positive, self.settings
             )

@@ -29,6 +29,7 @@ from opera.labels.estimate import FirstVisits, NoisyLabels
 from opera.labels.review import SUFFIXES, ReviewPage, chosen_items
 from opera.methods import AUTO, PairScores, Plan, method_named
 from opera.retrieval.device import refuse_differences
+from opera.retrieval.passages import DocumentVectors
 from opera.retrieval.prompts import Role
 from opera.retrieval.vectors import Vectors
 from opera.run_folder.folder import SAMPLER_FILE
@@ -383,7 +384,7 @@ class PairPruning(SamplerCallback):
         return pretrained_scores(
             data_set.pairs,
             vectors["query"],
-            vectors["document"],
+            DocumentVectors(vectors["document"]),
             loss.temperature,
             batches.batch_size * data_set.documents.shape[1] * processes,
             self._seed,

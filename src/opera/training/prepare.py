@@ -20,7 +20,7 @@ from opera.core.errors import ModelError, SettingError
 from opera.data import Mixture, RetrievalData
 from opera.identity import run_identity
 from opera.retrieval.device import pick_device
-from opera.retrieval.encoder import EmbeddingParts, Encoder
+from opera.retrieval.encoder import EmbeddingParts, Encoder, check_passages
 from opera.retrieval.locate import Model, is_loaded, locate_model, model_title, origin_of
 from opera.retrieval.models import (
     add_lora,
@@ -295,8 +295,10 @@ def _text_encoders(
         set_dropout(model, settings.dropout)
     if settings.of_trainer("gradient_checkpointing"):
         checkpoint_gradients(model)
-    encoder = Encoder(model, settings.precision, settings.encode_batch_size)
-    base_as_saved = Encoder(as_saved, settings.precision, settings.encode_batch_size)
+    check_passages(model, settings.passages)
+    encoder, base_as_saved = (
+        encoder_of(read_model, settings, use_cache=True) for read_model in (model, as_saved)
+    )
     overridden = {
         name: (base_as_saved.settings[name], value)
         for name, value in encoder.settings.items()
@@ -328,6 +330,11 @@ def _check_adapter_settings(settings: TrainSettings) -> None:
     """Reject settings without effect on an adapter: of the model's training, and of encoding if the
     vectors come from files.
     """
+    if settings.adapter_kind is not None and settings.passages is not None:
+        raise SettingError(
+            f"passages={settings.passages}: an adapter reads one vector per document; remove one "
+            "of the two settings"
+        )
     unused = set() if settings.adapter_kind is None else {"dropout"}
     reason = "the model does not train"
     if settings.query_vectors is not None:
@@ -362,4 +369,5 @@ def encoder_of(
         use_cache=use_cache,
         show_progress=show_progress,
         memory=embeddings,
+        passage_tokens=settings.passages,
     )

@@ -14,6 +14,7 @@ from opera.core.terminal import log
 from opera.data.pairs import TrainingPairs
 from opera.methods import PairScores
 from opera.retrieval.encoder import pair_similarities
+from opera.retrieval.passages import DocumentVectors
 from opera.retrieval.vectors import Vectors
 from opera.training.documents import DocumentPool, KnownPositives
 
@@ -47,7 +48,7 @@ class CBSRanks:
 def rank_among_random(
     pairs: TrainingPairs,
     query_embeddings: Vectors,
-    document_embeddings: Vectors,
+    documents: DocumentVectors,
     pool_size: int,
     seed: int,
     pool: DocumentPool,
@@ -65,7 +66,7 @@ def rank_among_random(
     Args:
         pairs: the training pairs.
         query_embeddings: float32 ``[n, dimension]``, unit vectors.
-        document_embeddings: float32 ``[documents, dimension]``, unit vectors.
+        documents: unit vectors.
         pool_size: number of documents in a pool; 10,000 in the paper.
         seed: seed of the sample.
         pool: the documents with a text. Other documents are never in a pool.
@@ -74,10 +75,10 @@ def rank_among_random(
     positives = np.unique(document_groups)
     in_order = generator(seed, "score.consistency").permutation(positives[pool.holds(positives)])
     in_order = in_order[: pool_size + int(pairs.positives_per_query.max())]
-    position_of = np.full(len(document_embeddings), -1, dtype=np.int64)
+    position_of = np.full(len(documents), -1, dtype=np.int64)
     position_of[in_order] = np.arange(len(in_order))
-    candidates = np.array(document_embeddings[in_order])
-    similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
+    candidates = documents.select(in_order)
+    similarity = pair_similarities(pairs, query_embeddings, documents)
     rank, sizes = np.empty(pairs.n_pairs, dtype=np.int32), np.empty(pairs.n_pairs, dtype=np.int32)
     chunk = max(1, CHUNK_CELLS // max(1, len(in_order)))
     query_indices = process_range(pairs.n_queries, chunk)
@@ -85,7 +86,7 @@ def rank_among_random(
     def rank_pairs() -> list[NDArray[np.int32]]:
         for start in range(query_indices.start, query_indices.stop, chunk):
             stop = min(start + chunk, query_indices.stop)
-            cosines = query_embeddings[start:stop] @ candidates.T
+            cosines = candidates.similarities(query_embeddings[start:stop])
             for query_index in range(start, stop):
                 pairs_of_query = slice(*pairs.query_offsets[query_index : query_index + 2])
                 positions = position_of[document_groups[pairs_of_query]]
@@ -108,7 +109,7 @@ CHUNK_PAIRS = 8_192
 def pretrained_losses(
     pairs: TrainingPairs,
     query_embeddings: Vectors,
-    document_embeddings: Vectors,
+    documents: DocumentVectors,
     similarity: NDArray[np.float32],
     temperature: float,
     set_size: int,
@@ -124,7 +125,7 @@ def pretrained_losses(
     Args:
         pairs: the training pairs.
         query_embeddings: float32 ``[n, dimension]``, unit vectors.
-        document_embeddings: float32 ``[documents, dimension]``, unit vectors.
+        documents: unit vectors.
         similarity: float32 ``[N]``, the similarities of the pairs.
         temperature: divides the similarities.
         set_size: the number of documents to sample, without replacement.
@@ -139,11 +140,11 @@ def pretrained_losses(
     count = min(set_size, len(pool))
     rng = generator(seed, "score.random_set")
     doc_rows = pool.doc_rows(np.sort(rng.choice(len(pool), count, replace=False)))
-    random_set = np.array(document_embeddings[doc_rows])
+    random_set = documents.select(doc_rows)
     losses = np.empty(pairs.n_pairs, dtype=np.float32)
     for block in slices(pairs.n_pairs, CHUNK_PAIRS):
         query_indices, logit = pairs.pair_query[block], similarity[block] / temperature
-        logits = query_embeddings[query_indices] @ random_set.T / temperature
+        logits = random_set.similarities(query_embeddings[query_indices]) / temperature
         logits[pool.group[pairs.pair_doc[block]][:, None] == doc_rows] = -np.inf
         if known is not None:
             first_index = int(query_indices[0])  # pairs are sorted by query
@@ -159,7 +160,7 @@ def pretrained_losses(
 def pretrained_scores(
     pairs: TrainingPairs,
     query_embeddings: Vectors,
-    document_embeddings: Vectors,
+    documents: DocumentVectors,
     temperature: float,
     set_size: int,
     seed: int,
@@ -171,7 +172,7 @@ def pretrained_scores(
 
     ``cbs_pool`` is the number of random documents in the ranking for CBS; 0 disables CBS.
     """
-    vectors = query_embeddings, document_embeddings
+    vectors = query_embeddings, documents
     similarity = pair_similarities(pairs, *vectors)
     losses = pretrained_losses(
         pairs, *vectors, similarity, temperature, set_size, seed, known, pool
