@@ -49,6 +49,7 @@ ADVISED = {
     "--out": "compare show",
     "--overwrite": "train quickstart export mine score pairs review report show",
     "--pairs": DATA,
+    "--passages": "train inspect evaluate search mine score",
     "--query-prompt": "evaluate mine score inspect",
     "--query-vectors": "train",
     "--reranker": "score",

@@ -27,6 +27,9 @@ TRAINING = [
 --set global_batch_size=64 --set gradient_accumulation_steps=3 => global_batch_size=64: does not divide evenly over
     1 process with gradient_accumulation_steps=3, 3 batches per step; give 63 or 66
 --lora r=4 --adapter query => --lora: with adapter=query the model itself does not train; give one of them
+--passages 200 --adapter query => --passages=200: an adapter reads one vector per document; remove one of the two
+    settings
+--passages 5 => --passages: must be greater than or equal to 8, got 5
 --set gradient_cache=8 => gradient_cache=8: applies only to transformers; StaticEmbedding stores no activations,
     so large batches need no cache; remove the setting
 --matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; pass smaller numbers
@@ -63,6 +66,8 @@ inspect data --model model --relevant-grade 5 => data: split 'train' has no pair
 score data --model model --out x.tsv --cbs-pool 5 => --cbs-pool: needs --cbs
 score data --reranker model --out x.tsv --max-query-length 9 => model: pass a model, or leave max_query_length and
     max_passage_length out; max_length is the reranker's
+score data --reranker model --out x.tsv --passages 200 => --passages: needs a model, because a reranker reads whole
+    documents
 mine data --model model --out x.tsv --keep 0 => --keep: must be greater than or equal to 1, got 0
 mine data --model model --out x.tsv --max-query-length 9 => --max-query-length: StaticEmbedding reads whole texts;
     remove the setting, also from recipes

@@ -85,6 +85,9 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
     Bad(["evaluate", "data", "--model", "whole", "--query-prompt", "common1 " * 60],
         "--query-prompt: has 48 tokens, so max_query_length=48 leaves no room for the query; raise max_query_length, "
         "or shorten the prompt", backbone("bge")),
+    Bad("evaluate data --model whole --passages 47",
+        "--passages=47: the model reads 48 tokens of a text, with title, prompt and special tokens; pass --passages 36",
+        backbone("bge")),
     Bad("evaluate data --model bge-m3", POOLING, backbone("bge-m3")),
     Bad("train data --model decoder --out run",
         "decoder: its tokenizer has neither a padding token nor an end-of-text token; set pad_token in its "

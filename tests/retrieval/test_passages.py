@@ -18,6 +18,7 @@ from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.models import load_model
 from opera.retrieval.passages import DocumentVectors, uncut_tokenizer
 from opera.retrieval.vectors import NearestDocuments, exact_search
+from opera.run_folder.folder import Run
 from small_runs import SMALL, unit_vectors
 from tiny_world import data_from_dicts
 
@@ -166,9 +167,24 @@ def test_a_run_reads_passages_everywhere(long_beir, static_model, tmp_path):
     assert best.passage is not None
     assert best.passage in best.text != best.passage
     assert len({document.id for document in (best, *others)}) == 4
-    assert "documents of more than 12 tokens" in (run.model_path / "README.md").read_text()
+    assert card_passages(run, best.text) == [text for text in passages_of(run, best.id) if text]
     moved = opera.evaluate(long_beir, model=run.model_path, measures="nDCG@10")
     assert moved.measures == again.measures, "the model's folder says how it reads documents"
+
+
+def card_passages(run: Run, text: str) -> list[str]:
+    """Run the lines of the model card that split a text."""
+    card = (run.model_path / "README.md").read_text()
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", card, re.DOTALL) if "splitter" in block)
+    names = {"title": "", "text": text}
+    exec(code.replace('"tokenizer.json"', repr(str(run.model_path / "tokenizer.json"))), names)
+    return names["passages"]
+
+
+def passages_of(run: Run, doc_id: str) -> list[str]:
+    encoder, data = open_encoder(run.path), opera.load_data(run.record.data.source)
+    passages, (doc_row,) = encoder.passages(data), data.corpus.find_rows([doc_id])
+    return passages.table.texts(passages.rows_of(np.array([doc_row])))
 
 
 @pytest.mark.parametrize("model", ["static_model", "bert_model"])
