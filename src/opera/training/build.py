@@ -22,10 +22,8 @@ from opera.data import Mixture, RetrievalData
 from opera.data.copies import text_keys
 from opera.data.pairs import DecidedPairs, TrainingPairs
 from opera.data.qrels import DocumentLists, Qrels
-from opera.data.texts import CorpusText
 from opera.encoder import TokenSource
 from opera.methods import Method, PairScores
-from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import reads_vectors
 from opera.retrieval.passages import DocumentVectors, Passages
 from opera.retrieval.prompts import ROLES, Role, prompt_for
@@ -113,15 +111,13 @@ class BestPassages:
     documents: DocumentVectors
 
     @classmethod
-    def of(
-        cls, encoder: Encoder, train: Qrels, data: RetrievalData, text: CorpusText
-    ) -> Self | None:
-        """Encode queries and passages; ``None`` if documents stay whole."""
-        passages = encoder.passages(data)
-        if passages is None:
+    def of(cls, prepared: Prepared, train: Qrels, data: RetrievalData) -> Self | None:
+        """Encode queries and passages; ``None`` if the training reads whole documents."""
+        encoder, settings = prepared.model.encoder, prepared.settings
+        if settings.passages is None or (passages := encoder.passages(data)) is None:
             return None
         queries = encoder.encode_queries(data, train.query_rows)
-        return cls(passages, queries, encoder.encode_corpus(data, text))
+        return cls(passages, queries, encoder.encode_corpus(data, settings.corpus_text))
 
     def rows(self, queries: IntArray, doc_rows: IntArray) -> NDArray[np.int64]:
         """Return passages ``[B, c]`` of documents ``[B, c]`` for query indices ``[B]``."""
@@ -240,11 +236,10 @@ def build_training_set(prepared: Prepared, mixture: Mixture | None = None) -> Tr
         methods = without_negatives.methods(prepared.recipe, prepared.processes)
         pruned = ~np.concatenate([method.kept for method in methods])
         known = known.without(pairs.pair_query[pruned], pairs.pair_doc[pruned])
-    text = prepared.settings.corpus_text
     return replace(
         without_negatives,
         negatives=_negatives(prepared, without_negatives, known),
-        passages=BestPassages.of(prepared.model.encoder, train, mixture.joined, text),
+        passages=BestPassages.of(prepared, train, mixture.joined),
     )
 
 
