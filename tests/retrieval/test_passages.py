@@ -18,6 +18,8 @@ from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.models import load_model
 from opera.retrieval.passages import DocumentVectors, uncut_tokenizer
 from opera.retrieval.vectors import NearestDocuments, exact_search
+from opera.run.serve import Searches
+from opera.run.show import run_texts
 from opera.run_folder.folder import Run
 from small_runs import SMALL, unit_vectors
 from tiny_world import data_from_dicts
@@ -167,6 +169,8 @@ def test_a_run_reads_passages_everywhere(long_beir, static_model, tmp_path):
     assert best.passage is not None
     assert best.passage in best.text != best.passage
     assert len({document.id for document in (best, *others)}) == 4
+    served = Searches(run, run_texts(run)).find(query, 0)["final"]
+    assert (served[0]["doc_id"], served[0]["document"]) == (best.id, best.passage)
     assert card_passages(run, best.text) == [text for text in passages_of(run, best.id) if text]
     moved = opera.evaluate(long_beir, model=run.model_path, measures="nDCG@10")
     assert moved.measures == again.measures, "the model's folder says how it reads documents"

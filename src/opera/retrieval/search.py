@@ -185,6 +185,23 @@ def keyword_index(model: Model, data: RetrievalData) -> KeywordIndex:
     return KeywordIndex.open(folder, data.corpus)
 
 
+def best_passages(
+    encoder: Encoder,
+    data: RetrievalData,
+    documents: DocumentVectors,
+    query: NDArray[np.float32],
+    doc_rows: IntArray,
+) -> Sequence[str | None]:
+    """Return the best passage of each document for a query, float32 ``[1, dimension]``; ``None`` if
+    documents stay whole.
+    """
+    passages = encoder.passages(data)
+    if passages is None:
+        return [None] * len(doc_rows)
+    best, _ = documents.best_rows(np.repeat(query, len(doc_rows), axis=0), doc_rows)
+    return passages.table.texts(best)
+
+
 class CorpusSearch:
     """A corpus and a model, loaded to search for any number of queries.
 
@@ -251,22 +268,12 @@ class CorpusSearch:
         exists = ranking.doc_rows[0] >= 0
         rows, scores = ranking.doc_rows[0][exists], ranking.scores[0][exists].tolist()
         good_enough = [self.cutoff is None or score >= self.cutoff for score in scores]
-        passages = self._best_passages(vectors, rows)
+        passages = best_passages(encoder, self.data, self._documents, vectors, rows)
         columns = corpus.ids(rows), scores, corpus.texts(rows), good_enough, passages
         return [
             RankedDocument(rank, *document)
             for rank, document in enumerate(zip(*columns, strict=True), start=1)
         ]
-
-    def _best_passages(
-        self, vectors: NDArray[np.float32], doc_rows: IntArray
-    ) -> Sequence[str | None]:
-        """Return the best passage of each document for one query; ``None`` for whole documents."""
-        passages = self._encoder.passages(self.data)
-        if passages is None:
-            return [None] * len(doc_rows)
-        best, _ = self._documents.best_rows(np.repeat(vectors, len(doc_rows), axis=0), doc_rows)
-        return passages.table.texts(best)
 
 
 @with_group(ModelArguments)

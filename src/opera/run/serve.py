@@ -20,7 +20,7 @@ from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import TOP_DOCUMENTS
 from opera.retrieval.locate import Model, locate_model
 from opera.retrieval.prompts import ROLES
-from opera.retrieval.search import checked_query, keyword_index
+from opera.retrieval.search import best_passages, checked_query, keyword_index
 from opera.retrieval.trust import download_model
 from opera.retrieval.vectors import exact_search
 from opera.run.show import LENGTHS, page_values, template
@@ -69,23 +69,27 @@ class Searches:
         """
         data_set, query = self.texts.data_sets[number], checked_query(question)
         with self._lock:
-            rankings = {
-                name: exact_search(
-                    encoder.nearest(encoder.encode([query], "query"), data_set, TOP_DOCUMENTS),
-                    self._documents[encoder][number].rows,
-                )
-                for name, encoder in (("base", self._base), ("final", self._final))
-            }
+            answers = {"base": self._rank(self._base, number, query)}
+            answers["final"] = self._rank(self._final, number, query)
             if self._words:
-                rankings["bm25"] = self._words[number].search([query], TOP_DOCUMENTS)
-        return {
-            name: [
-                describe_document(data_set, doc_row, LENGTHS[0])
-                for doc_row in ranking.doc_rows[0].tolist()
-                if doc_row >= 0
-            ]
-            for name, ranking in rankings.items()
-        }
+                doc_rows = self._words[number].search([query], TOP_DOCUMENTS).doc_rows[0]
+                answers["bm25"] = [
+                    describe_document(data_set, doc_row, LENGTHS[0])
+                    for doc_row in doc_rows[doc_rows >= 0].tolist()
+                ]
+        return answers
+
+    def _rank(self, encoder: Encoder, number: int, query: str) -> list[Item]:
+        """Describe a model's best documents; a document split into passages by its best passage."""
+        data_set, documents = self.texts.data_sets[number], self._documents[encoder][number]
+        vectors = encoder.encode([query], "query")
+        ranking = exact_search(encoder.nearest(vectors, data_set, TOP_DOCUMENTS), documents.rows)
+        doc_rows = ranking.doc_rows[0][ranking.doc_rows[0] >= 0]
+        passages = best_passages(encoder, data_set, documents, vectors, doc_rows)
+        items = [describe_document(data_set, doc_row, LENGTHS[0]) for doc_row in doc_rows.tolist()]
+        for item, passage in zip(items, passages, strict=True):
+            item["document"] = item["document"] if passage is None else passage
+        return items
 
 
 def open_base(run: Run, base: Model | None) -> Encoder:
