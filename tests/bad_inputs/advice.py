@@ -43,6 +43,7 @@ ADVISED = {
     "--methods": "compare",
     "--min-precision": "search",
     "--model": "evaluate search score",
+    "--negatives": "train compare",
     "--no-hybrid": "search",
     "--no-measure": "export",
     "--onnx": "export",

@@ -29,6 +29,8 @@ TRAINING = [
 --lora r=4 --adapter query => --lora: with adapter=query the model itself does not train; give one of them
 --passages 200 --adapter query => --passages=200: an adapter reads one vector per document; remove one of the two
     settings
+--passages 200 --negatives hard => --passages=200: method denoise compares labels with random documents, but
+    negatives is hard; pass --method ft, or --negatives random
 --passages 5 => --passages: must be greater than or equal to 8, got 5
 --set gradient_cache=8 => gradient_cache=8: applies only to transformers; StaticEmbedding stores no activations,
     so large batches need no cache; remove the setting

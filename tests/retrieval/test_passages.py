@@ -5,10 +5,12 @@ import re
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import kstest
 
 import opera
 from opera.core.errors import ModelError, SettingError
@@ -21,6 +23,7 @@ from opera.retrieval.vectors import NearestDocuments, exact_search
 from opera.run.serve import Searches
 from opera.run.show import run_texts
 from opera.run_folder.folder import Run
+from opera.training.loss import calibrated
 from small_runs import SMALL, unit_vectors
 from tiny_world import data_from_dicts
 
@@ -208,6 +211,27 @@ def test_a_batch_reads_the_best_passages_of_its_documents(model, request, long_b
     chosen = dataset.passages.rows(pairs.pair_query[:20], pairs.pair_doc[:20, None])
     assert chosen[:, 0].tolist() == expected.tolist()
     assert len(np.unique(chosen - passages.starts[pairs.pair_doc[:20, None]])) > 1, "not only first passages"
+
+
+def test_a_random_document_is_a_wrong_label_however_many_passages_it_has(beir, static_model, tmp_path):
+    rng, words = np.random.default_rng(0), opera.load_data(beir).corpus.texts()
+    documents = [". ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(100)]
+    queries = [" ".join(rng.choice(rng.choice(words).split(), 3)) + f" {number}" for number in range(600)]
+    data = opera.load_data(pairs=pd.DataFrame({"query": queries, "document": rng.choice(documents, 600)}))
+    settings = {**SMALL, "max_steps": 60, "guard": False}
+    run = opera.adapt(data, model=static_model, out=tmp_path / "run", passages=12, method="ft", **settings)
+    assert run.record.noisy_labels.noise_rate > 0.9
+
+
+def test_p_values_are_calibrated_by_those_of_random_documents():
+    rng = np.random.default_rng(0)
+    p, null = rng.random((2, 400)) ** 3  # too small, both
+    uniform = calibrated(p, null[:, None], np.zeros(400, dtype=int))
+    assert kstest(uniform, "uniform").pvalue > 0.01
+    sets = np.array([0, 0, 1, 1, 2])
+    null = np.array([[0.1, 0.3], [0.2, np.nan], [0.5, 0.5], [0.5, np.nan], [np.nan, np.nan]])
+    p = calibrated(np.array([0.2, np.nan, 0.5, 0.1, 0.5]), null, sets)
+    np.testing.assert_allclose(p, [(1.5 + 0.5) / 4, np.nan, (1.5 + 0.5) / 4, 0.5 / 4, np.nan])
 
 
 def test_several_data_sets_and_a_second_training_read_passages(long_beir, second, static_model, tmp_path):

@@ -47,6 +47,7 @@ def make_loss(seen: list[Any], **values: Any) -> DistillationLoss:
         train=SimpleNamespace(query_rows=QUERIES),
         pairs=PAIRS,
         negatives=SimpleNamespace(lists=None, kind="random", known=known_of(PAIRS)),
+        passages=None,
     )
     settings = TrainSettings.parse({"temperature": 0.1, "mask_known_positives": False, **values})
     loss = DistillationLoss(model, training_set, sampler, settings)

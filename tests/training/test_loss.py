@@ -45,7 +45,7 @@ class Step:
         self.seen: list[Observations] = []
 
     def loss(self, **settings: Any) -> InfoNCELoss:
-        training_set = SimpleNamespace(negatives=SimpleNamespace(known=self.known, kind="random"))
+        training_set = SimpleNamespace(negatives=SimpleNamespace(known=self.known, kind="random"), passages=None)
         parsed = TrainSettings.parse({"temperature": 0.05, **settings})
         return InfoNCELoss(self.model, training_set, self.sampler, parsed)
 

@@ -37,6 +37,8 @@ NEGATIVES: Registry[Any] = Registry(
     "kind of negatives", shipped=("none", "random", "labelled", "hard", "given", "teacher")
 )
 """Values of ``negatives``; :mod:`opera.training.negatives` defines them."""
+RANDOM_KINDS = ("random", "labelled")
+"""Kinds with which a document can be compared with random documents."""
 
 
 class MiningSettings(Settings):

@@ -19,9 +19,10 @@ from sentence_transformers.base.losses.gradcache import CachedLossMixin, RandCon
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from opera.config.negatives import RANDOM_KINDS
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
-from opera.core.arrays import IntArray
+from opera.core.arrays import FloatArray, IntArray
 from opera.core.settings import resolved
 from opera.core.terminal import log
 from opera.data.copies import teacher_by_text
@@ -79,6 +80,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             these lengths and the full length; methods observe the loss at the full length.
         negatives_are_random: whether the query's own negatives are random documents, so that
             p-values can use them.
+        reads_passages: whether each query reads the best passages of its documents, so that a
+            random document ranks too high among the documents of other queries.
         packs: whether texts may be packed; a compiled model does not allow it.
     """
 
@@ -97,7 +100,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         self.temperature = resolved(settings.temperature)
         self.known, self.masks = negatives.known, settings.mask_known_positives
         self.sizes = settings.matryoshka or ()
-        self.negatives_are_random = negatives.kind in ("random", "labelled")
+        self.negatives_are_random = negatives.kind in RANDOM_KINDS
+        self.reads_passages = training_set.passages is not None
         self.packs = not (settings.trainer or {}).get("torch_compile")
         self.uses_gradient_cache = settings.gradient_cache is not None
         self.mini_batch_size = settings.gradient_cache or 0
@@ -218,14 +222,32 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         # p-values compare a document with random documents of the same data set only.
         document_sets = np.tile(batch.sets, batch.doc_rows.shape[1])
         foreign = torch.from_numpy(batch.sets[batch.local][:, None] != document_sets)
-        excluded = known | foreign.to(known.device)
-        if not self.negatives_are_random:  # a random document ranks below mined ones
-            positions = torch.arange(len(known), device=known.device)
-            for block_start in range(len(batch.doc_rows), known.shape[1], len(batch.doc_rows)):
-                excluded[positions, block_start + batch.local.start + positions] = True
-        p = p_values(similarity, excluded, batch.local.start)
-        columns = gather_columns(similarity[:, batch.local].diagonal(), losses, p)
-        self.sampler.observe(batch.step, Observations(batch.pair_ids, *columns))
+        excluded, first_column = known | foreign.to(known.device), batch.local.start
+        positions = torch.arange(len(known), device=known.device)
+        of_query = [
+            block_start + first_column + positions
+            for block_start in range(len(batch.doc_rows), known.shape[1], len(batch.doc_rows))
+        ]
+        if self.reads_passages or not self.negatives_are_random:
+            for columns in of_query:  # a random document ranks below mined ones
+                excluded[positions, columns] = True
+        p = p_values(similarity, excluded, first_column)
+        similarities, observed, p_of_batch = gather_columns(
+            similarity[:, batch.local].diagonal(), losses, p
+        )
+        if self.reads_passages:
+            excluded[positions, first_column + positions] = True
+            null = [
+                p_values(similarity, excluded, int(columns[0])).masked_fill(
+                    known[positions, columns], torch.nan
+                )
+                for columns in of_query
+                if self.negatives_are_random
+            ]
+            random = gather_columns(*null).T if null else np.empty((len(p_of_batch), 0))
+            p_of_batch = calibrated(p_of_batch, random, batch.sets)
+        observations = Observations(batch.pair_ids, similarities, observed, p_of_batch)
+        self.sampler.observe(batch.step, observations)
 
 
 class InfoNCELoss(InBatchLoss):
@@ -234,6 +256,28 @@ class InfoNCELoss(InBatchLoss):
     def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first_column: int) -> Tensor:
         """InfoNCE."""
         return info_nce_losses(similarity, self.temperature, excluded, first_column)
+
+
+def calibrated(p: FloatArray, null: FloatArray, sets: IntArray) -> NDArray[np.float32]:
+    """Rank p-values among those of random documents, so that they are uniform for a random one.
+
+    Args:
+        p: float ``[B]``, of the pairs of a batch.
+        null: float ``[B, c]``, of the random negatives of the same queries; NaN for none.
+        sets: int ``[B]``, the data set of each pair. Ranks are those within a data set.
+
+    Returns:
+        float32 ``[B]``; NaN without a random document.
+    """
+    result = np.full(len(p), np.nan, dtype=np.float32)
+    for number in np.unique(sets):
+        members = np.flatnonzero((sets == number) & ~np.isnan(p))
+        sample = np.sort(null[sets == number], axis=None)  # NaN comes last
+        sample = sample[: np.count_nonzero(~np.isnan(sample))]
+        if len(sample):
+            sides = [np.searchsorted(sample, p[members], side) for side in ("left", "right")]
+            result[members] = (np.mean(sides, axis=0) + 0.5) / (len(sample) + 1)
+    return result
 
 
 def p_values(similarity: Tensor, excluded: Tensor | None, first_column: int = 0) -> Tensor:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.negatives import NEGATIVES, MiningSettings
+from opera.config.negatives import NEGATIVES, RANDOM_KINDS, MiningSettings
 from opera.config.training import TrainSettings
 from opera.core.arrays import BoolArray, FloatArray, IntArray, slices
 from opera.core.errors import SettingError
@@ -225,7 +225,7 @@ def by_draws(kind: str, settings: TrainSettings, n_documents: float, processes: 
         n_documents: the number of documents in the corpus, over the fraction of pairs from it.
         processes: the number of processes that train together.
     """
-    if settings.negatives is not None or kind not in ("random", "labelled"):
+    if settings.negatives is not None or kind not in RANDOM_KINDS:
         return kind
     draws = settings.draws_per_document(n_documents, processes)
     return "random" if draws <= MOST_DRAWS else "labelled"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opera.config.negatives import MixingSettings, shares_by_name
+from opera.config.negatives import RANDOM_KINDS, MixingSettings, shares_by_name
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError, raise_first
@@ -30,6 +30,7 @@ from opera.data.splits import (
     known_fraction,
     queries_per_document,
 )
+from opera.methods.denoise import Denoise
 from opera.retrieval.measures import parse_measures
 from opera.training.negatives import check_negatives
 
@@ -114,6 +115,12 @@ def prepare_data(mixture: Mixture, recipe: Recipe) -> RunData:
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
     raise_first(SettingError, *_conflicts(data.with_splits, settings, negatives))
+    compares = negatives in RANDOM_KINDS or not issubclass(recipe.method_class, Denoise)
+    if settings.passages is not None and not compares:
+        raise SettingError(
+            f"passages={settings.passages}: method {recipe.method} compares labels with random "
+            f"documents, but negatives is {negatives}; pass --method ft, or --negatives random"
+        )
     check_negatives(negatives, data.with_splits.joined, settings)
     return data
 

@@ -310,7 +310,7 @@ class Fit:
         """The estimate from first visits, or ``None`` if too few pairs were trained."""
         noisy_labels = estimate(self.training_set.pairs, self.visits, self.sampler.kept)
         if noisy_labels is None:
-            log.info("note: too few pairs were trained to estimate the noise rate")
+            log.info("note: too few pairs met random documents to estimate the noise rate")
         return noisy_labels
 
 
