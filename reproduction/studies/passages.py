@@ -69,7 +69,7 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
             **MORE[run["model"]],
         )
         queries, facts = trained.per_query(), {"seconds": sum(trained.record.seconds.values())}
-        for model, name in itertools.product(("base", "final", "bm25", "hybrid"), MEASURES):
+        for model, name in itertools.product(("base", "final", "bm25"), MEASURES):
             facts[f"{model} {name}"] = 100 * trained.measures[model][name]
             facts[f"{model} {name} of queries"] = queries[f"{model} {name}"].to_numpy()
         return facts | {"queries": len(queries)}
