@@ -226,7 +226,16 @@ def test_documents_that_are_held_out_are_not_added_to_train(tmp_path):
     path = write(tmp_path / "d.csv", [(query, name, "missing") for name in (document, held_out, other)])
     changed = decided(data, [path])
     assert relevant(changed, "train") == relevant(data, "train") | {(query, other)}
-    assert changed.notes[-1].endswith("2 not added because their documents are held out of train")
+    assert changed.notes[-1].endswith("2 not added, to hold their documents out of train")
+
+
+def test_a_dev_query_gets_a_document_that_only_train_has(tmp_path):
+    documents, queries = ({str(row): f"{kind} {row}" for row in range(3)} for kind in ("document", "query"))
+    qrels = {"train": {"0": {"0": 1}}, "dev": {"1": {"1": 1}}, "test": {"2": {"2": 1}}}
+    data = data_from_dicts("m", corpus=documents, queries=queries, qrels=qrels)
+    changed = decided(data, [write(tmp_path / "d.csv", [("1", name, "missing") for name in ("0", "2")])])
+    assert relevant(changed, "dev") == {("1", "1"), ("1", "0")}
+    assert changed.notes[-1].endswith(", 1 not added, to hold their documents out of train")
 
 
 @pytest.mark.parametrize("header", ["query_id,doc_id,verdict", f"{SUSPICIOUS},grade", "query_id,doc_id,decision"])

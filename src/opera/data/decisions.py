@@ -221,7 +221,7 @@ def with_decisions(mixture: Mixture, paths: Sequence[str | Path]) -> Mixture:
         f"{counts['confirmed']:,} confirmed by {decisions.paths}",
     ]
     if held_out := counts["held_out"]:
-        changes.append(f"{held_out:,} not added because their documents are held out of train")
+        changes.append(f"{held_out:,} not added, to hold their documents out of train")
     if in_test := _only_in_test(mixture, about_training):
         changes.append(f"{in_test:,} about pairs that are now in test, and are not used")
     if of_test := int(decisions.of_test.sum()):
@@ -246,7 +246,7 @@ def _applied(
     splits, excess = dict(data.splits), 0
     for name in {"train", "dev"} & splits.keys():  # decisions about test correct only the metrics
         judged = data.splits[name]
-        others = [qrels for other, qrels in data.splits.items() if other != name]
+        others = [data.splits[other] for other in splits.keys() - {name, "train"}]
         if data.held_out is not None:
             others.append(data.held_out)
         keys = text_keys(mixture.joined, judged.shifted(*mixture.first_rows[set_number]))
@@ -285,8 +285,8 @@ def _missing(
 ) -> tuple[Decisions, int]:
     """Choose the relevant documents that queries of a split lack; use the query rows of the split.
 
-    A document that is relevant only in other splits stays out of this split, so that new documents
-    stay new to train. The second value counts such pairs.
+    A document that is relevant in ``others`` and not in this split stays out of this split, so that
+    new documents stay new to train. The second value counts such pairs.
     """
     keys = text_keys(data, qrels.relevant())
     judged_groups = data.query_group[qrels.query_rows]
