@@ -161,6 +161,8 @@ def test_a_reader_decides_with_the_keyboard_reloads_saves_and_trains_again(run, 
     assert download.value.suggested_filename == data_of(page_file)["next"]["file"]
     assert page.inner_text("#next").startswith("Saved 40 decisions as data_decisions.csv")
     assert page.inner_text("#next code") == data_of(page_file)["next"]["command"]
+    page.click("text=Changed queries")
+    assert page.inner_text("#keys").endswith("opera review RUN --split test.")
     decisions = tmp_path / "decisions.csv"
     download.value.save_as(decisions)
     page.set_viewport_size({"width": 390, "height": 844})
@@ -188,6 +190,9 @@ def test_saved_decisions_carry_the_line_and_the_users_columns_and_train(static_m
     rows = [f"{row},Zoë {row},how to reset part {row},press button {row}" for row in range(60)]
     table.write_text("\n".join(["id,agent,question,answer", *rows]), encoding="utf-8")
     page = open_page(opera.review(opera.adapt(table, model=static_model, out=tmp_path / "run", max_steps=2)).as_uri())
+    assert page.inner_text("#title") == "Labels of tickets.csv in run"
+    item = data_of(tmp_path / "run" / "review.html")["items"][0]
+    assert page.locator("#item .label").nth(1).inner_text() == f"document {item['doc_id']} · labelled as relevant"
     for _ in range(5):
         page.keyboard.press("c")
     with page.expect_download() as download:

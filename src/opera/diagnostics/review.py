@@ -10,7 +10,7 @@ from opera.core.arguments import expand_paths, flag, user_path, whole_number
 from opera.core.errors import SettingError, raise_first
 from opera.core.files import check_output, free_path
 from opera.core.terminal import command_line
-from opera.data.names import command_words, source_name, source_title
+from opera.data.names import command_words, source_name, source_title, without_folders
 from opera.diagnostics.judge import JUDGE_PAIRS, JudgeOptions, ask_judge, judge_options
 from opera.labels.review import SUFFIXES, NextStep, ReviewPage, chosen_items, with_suggestions
 from opera.run_folder.folder import RECIPE_FILE, REVIEW_FILE, TEST_REVIEW_FILE, Run
@@ -112,7 +112,8 @@ def _write_page(run: Run, file: Path, split: str, count: int, judge: JudgeOption
     if record is not None:
         items = with_suggestions(items, record.opinions)
     labels = "Labels" if split == "train" else "Test labels"
-    title = f"{labels} of {source_title(run.record.data.source)} in {run.path.name}"
+    data = source_title(without_folders(run.record.data.source))
+    title = f"{labels} of {data} in {run.path.name}"
     name = None if record is None else record.judge
     ReviewPage(title, split, contents[split], items, next_step(run, split), name).write(file)
 
