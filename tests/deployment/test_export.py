@@ -58,8 +58,10 @@ def test_the_figures_are_those_of_the_model_before_and_after(exported, beir, ber
 
 def test_the_export_names_the_weight_of_keyword_search(exported, bert_model, tmp_path):
     assert exported.keyword_weights == {}  # no run made this model
-    write_card(bert_model, "model", tmp_path, replace(exported, keyword_weights={"faq": 0.3}))
-    assert "hybrid search in faq: weight 0.3 for BM25" in (tmp_path / "README.md").read_text()
+    write_card(bert_model, "model", tmp_path, replace(exported, keyword_weights={"faq": 0.3}, passages=40))
+    card = (tmp_path / "README.md").read_text()
+    assert "hybrid search in faq: weight 0.3 for BM25" in card
+    assert "split into passages of at most 40 tokens" in card
 
 
 def test_the_export_of_a_run_has_its_weights_by_the_names_of_the_data_sets(
@@ -67,8 +69,10 @@ def test_the_export_of_a_run_has_its_weights_by_the_names_of_the_data_sets(
 ):
     monkeypatch.setattr("opera.deployment.export.write_onnx", lambda model, file: file.touch())  # which others test
     values = {"max_steps": 1, "per_device_train_batch_size": 4, "refit": False}
-    run = train(model=bert_model, **values)
+    run = train(model=bert_model, passages=20, **values)
     exported = opera.export(run.path, out=tmp_path / "exported", forms=["onnx"], measure=False)
+    assert exported.passages == 20
+    assert Reference(run.path, Mixture.of(opera.load_data(beir))).passages == 20
     assert exported.keyword_weights == run.record.keywords.weights
     assert exported.keyword_weights.keys() == {beir.name}
 

@@ -61,6 +61,7 @@ from opera.retrieval.locate import (
     run_corpus_text,
     run_data,
     run_of,
+    run_passages,
     with_run_splits,
 )
 from opera.retrieval.models import has_lora, is_static, load_model, merged, parameter_count
@@ -241,6 +242,7 @@ def _write(
         or round(4e-6 * parameter_count(model), 2),
         processor=f"{instruction_set()}, {counted(torch.get_num_threads(), 'thread')}",
         forms=tuple(_measured(form, folder, file, reference) for form, file in files.items()),
+        passages=run_passages(source),
         keyword_weights={} if keywords is None else keywords.weights,
         versions={package: version(package) for package in (*VERSIONS, *packages)},
     )

@@ -72,6 +72,7 @@ class Export:
         forms: the exported forms.
         keyword_weights: the weight of keyword search in hybrid search that the run chose, by the
             name of the data set; empty without one.
+        passages: the most tokens of a passage; ``None`` if the model reads whole documents.
         versions: versions of the libraries that affect the result.
     """
 
@@ -83,6 +84,7 @@ class Export:
     processor: str
     forms: tuple[ExportedForm, ...]
     keyword_weights: dict[str, float] = field(default_factory=dict)
+    passages: int | None = None
     versions: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -156,6 +158,8 @@ def write_card(model: Path, name: str, folder: Path, exported: Export) -> None:
         f"Measured on {counted(exported.queries, 'test query')}; "
         f"speed on the CPU ({exported.processor})."
     )
+    reads_passages = exported.passages is not None
+    passages = f"- documents: split into passages of at most {exported.passages} tokens"
     lines = [
         "## Exported by OPERA",
         "",
@@ -167,6 +171,7 @@ def write_card(model: Path, name: str, folder: Path, exported: Export) -> None:
         measured if exported.queries else "Nothing was measured.",
         "",
         *(f"- {form.form}: `{USE[form.form].format(file=form.file)}`" for form in exported.forms),
+        *([passages] if reads_passages else []),
         *(
             f"- hybrid search in {name}: weight {weight:g} for BM25"
             for name, weight in exported.keyword_weights.items()
