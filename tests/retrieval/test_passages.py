@@ -1,8 +1,11 @@
 """Documents as passages: how they are split, searched and trained."""
 
 import json
+import logging
 import re
+from contextlib import contextmanager
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -160,9 +163,13 @@ def long_beir(beir, tmp_path_factory):
     return folder
 
 
-def test_a_run_reads_passages_everywhere(long_beir, static_model, tmp_path):
+def test_a_run_reads_passages_everywhere(long_beir, static_model, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "opera")
     run = opera.adapt(long_beir, model=static_model, out=tmp_path / "run", passages=12, **SMALL)
     assert run.record.settings["passages"] == 12
+    ids = opera.load_data(long_beir).corpus.ids()
+    count = sum(len(passages_of(run, name)) for name in ids)
+    assert f"note: split {len(ids)} documents into {count} passages" in caplog.messages
     whole = opera.adapt(long_beir, model=static_model, out=tmp_path / "whole", **SMALL)
     assert run.measures["base"]["nDCG@10"] > whole.measures["base"]["nDCG@10"]
     again = opera.evaluate(run.path, measures="nDCG@10")
@@ -177,6 +184,21 @@ def test_a_run_reads_passages_everywhere(long_beir, static_model, tmp_path):
     assert card_passages(run, best.text) == [text for text in passages_of(run, best.id) if text]
     moved = opera.evaluate(long_beir, model=run.model_path, measures="nDCG@10")
     assert moved.measures == again.measures, "the model's folder says how it reads documents"
+
+
+def test_progress_counts_passages(long_beir, static_model, monkeypatch):
+    lines = []
+
+    @contextmanager
+    def progress(title, total, unit, **_):
+        lines.append((title, total, unit))
+        yield SimpleNamespace(update=lambda count: None)
+
+    monkeypatch.setattr("opera.retrieval.encoder.progress", progress)
+    model, data = load_model(static_model, "cpu"), opera.load_data(long_beir)
+    encoder = Encoder(model, passage_tokens=12, use_cache=False)
+    encoder.encode_corpus(data)
+    assert lines == [("encoding passages", len(encoder.passages(data).table), "passages")]
 
 
 def card_passages(run: Run, text: str) -> list[str]:

@@ -274,7 +274,9 @@ class Encoder:
         self, source: TokenSource, parts: list[IntArray], tokens: Lookup | None
     ) -> Iterator[NDArray[np.float32]]:
         """Yield the embeddings of rows, part by part."""
-        hidden, unit = process_index() > 0 or not self._shows_progress, PLURALS[source.task]
+        hidden = process_index() > 0 or not self._shows_progress
+        reads_passages = source.task == "document" and self.passage_tokens is not None
+        unit = "passages" if reads_passages else PLURALS[source.task]
         with progress(f"encoding {unit}", sum(map(len, parts)), unit, hidden=hidden) as bar:
             for rows in parts:
                 yield self._vectors(source, rows, tokens, bar.update)

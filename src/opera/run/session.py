@@ -262,8 +262,13 @@ def announce(prepared: Prepared) -> None:
 
 
 def _announce_lengths(prepared: Prepared) -> None:
-    """Log once how much of the texts the model does not read, if that is more than a little."""
+    """Log once into how many passages the documents are split, and how much of the texts the model
+    does not read, if that is more than a little.
+    """
     settings, data = prepared.settings, prepared.data.with_splits.joined
+    if (passages := prepared.model.base_as_saved.passages(data)) is not None:
+        documents = counted(len(data.corpus), "document")
+        log.info("note: split %s into %s", documents, counted(len(passages.table), "passage"))
     limits: dict[Role, int] = {
         "query": settings.max_query_length,
         "document": settings.max_passage_length,
