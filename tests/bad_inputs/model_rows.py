@@ -86,7 +86,7 @@ evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a se
         "--query-prompt: has 48 tokens, so max_query_length=48 leaves no room for the query; raise max_query_length, "
         "or shorten the prompt", backbone("bge")),
     Bad("evaluate data --model whole --passages 47",
-        "--passages=47: the model reads 48 tokens of a text, with title, prompt and special tokens; pass --passages 36",
+        "--passages=47: the model reads 48 tokens of a text, with title, prompt and special tokens; pass --passages 38",
         backbone("bge")),
     Bad("evaluate data --model bge-m3", POOLING, backbone("bge-m3")),
     Bad("train data --model decoder --out run",

@@ -47,7 +47,7 @@ def test_at_the_models_own_limit_only_shorter_texts_help(bert_model):
     encoder = open_encoder(bert_model, max_passage_length=5)
     lengths = text_lengths(encoder, data_of_lengths([10]), "document", 512)
     assert (lengths.limit, lengths.cut) == (5, 1.0)
-    assert lengths.advice == "--passages 3 reads all of them"
+    assert lengths.advice == "--passages 4 reads all of them"
     assert "1 of 1 are longer than the 5 tokens that the model reads" in lengths.sentence
 
 

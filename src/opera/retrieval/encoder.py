@@ -47,7 +47,7 @@ from opera.retrieval.models import (
     reads_vectors,
     set_lengths,
 )
-from opera.retrieval.passages import DocumentVectors, Passages, split_corpus
+from opera.retrieval.passages import DocumentVectors, Passages, advised_passage, split_corpus
 from opera.retrieval.prompts import (
     LENGTH_SETTINGS,
     ROLES,
@@ -368,7 +368,7 @@ def check_passages(model: SentenceTransformer, passages: int | None) -> None:
         return
     raise SettingError(
         f"passages={passages}: the model reads {limit} tokens of a text, with title, prompt and "
-        f"special tokens; pass --passages {max(1, limit * 3 // 4)}"
+        f"special tokens; pass --passages {advised_passage(limit)}"
     )
 
 

@@ -11,7 +11,7 @@ from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import PLURALS, Encoder
 from opera.retrieval.models import is_static
-from opera.retrieval.passages import uncut_tokenizer
+from opera.retrieval.passages import advised_passage, uncut_tokenizer
 from opera.retrieval.prompts import Role, length_limit
 
 SAMPLE = 1000
@@ -81,7 +81,7 @@ class TextLengths:
             most = self.longest if self.own_limit is None else min(self.longest, self.own_limit)
             return f"--set {setting}={most} reads more of them, and takes longer"
         if splits:
-            return f"--passages {min(PASSAGE, self.limit * 3 // 4)} reads all of them"
+            return f"--passages {min(PASSAGE, advised_passage(self.limit))} reads all of them"
         return "use shorter texts, or a model that reads more"
 
 

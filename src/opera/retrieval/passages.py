@@ -53,6 +53,11 @@ class Passages:
         return concatenated_ranges(self.starts[doc_rows], np.diff(self.starts)[doc_rows])
 
 
+def advised_passage(limit: int) -> int:
+    """Return a length of passages that leaves room for title, prompt and special tokens."""
+    return max(1, limit * 4 // 5)
+
+
 def uncut_tokenizer(model: Any) -> Tokenizer | None:
     """Copy a model's tokenizer, without truncation and padding; ``None`` without a fast one."""
     tokenizer = getattr(model[0], "tokenizer", None)
