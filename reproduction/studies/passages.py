@@ -14,24 +14,30 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import t as student
 
 import opera
-from opera.core.figures import mean_interval, signed
+from opera.core.figures import signed
 from opera.core.rng import generator
-from opera.data import RetrievalData
+from opera.data import Mixture, RetrievalData
 from opera.data.python_source import python_sections
+from opera.data.splits import ExpectedDocuments, draw_missing_splits
 from study import ROOT, STATIC_MODEL, STORED, Results, fill, read_options, table_lines, train_missing
 
 KEY = ("model", "setting", "reads", "seed")
 MODELS = {"static": STATIC_MODEL, "minilm": "minilm"}
 MODULES = {"static": None, "minilm": 100}
 MORE: dict[str, dict[str, Any]] = {"static": {}, "minilm": {"max_steps": 30, "guard": False}}
-SETTINGS, READS, SEEDS = ("known", "new"), {"whole": None, "passages": 200}, ("0", "1", "2")
+SETTINGS: tuple[ExpectedDocuments, ...] = ("known", "new")
+READS, SEEDS = {"whole": None, "passages": 200}, ("0", "1", "2")
 MEASURES = ("nDCG@10", "Success@10")
 
 
@@ -75,7 +81,24 @@ def measure(run: dict[str, Any]) -> dict[str, Any]:
         return facts | {"queries": len(queries)}
 
 
-def cells(results: Results, model: str, setting: str) -> list[str]:
+@cache
+def modules_of_queries(model: str, setting: ExpectedDocuments, seed: int) -> list[int]:
+    """The number of each test query's module, in the order of the stored values."""
+    data = whole_modules(MODULES[model])
+    drawn = draw_missing_splits(Mixture.of(data), seed=seed, needs_dev=model == "static", expected_documents=setting)
+    return drawn.joined.judged_qrels("test").relevant().doc_rows.tolist()
+
+
+def interval(gains: NDArray[Any], modules: Sequence[int]) -> tuple[float, float]:
+    """The 95% interval of a mean gain; queries about one module count as one observation."""
+    sums = pd.Series(gains - gains.mean()).groupby(list(modules)).sum().to_numpy()
+    count = len(sums)
+    error = np.sqrt((sums**2).sum() * count / (count - 1)) / len(gains)
+    width = student.ppf(0.975, count - 1) * error
+    return gains.mean() - width, gains.mean() + width
+
+
+def cells(results: Results, model: str, setting: ExpectedDocuments) -> list[str]:
     """A row of the table: means over the seeds, and the gain of passages with its interval over the test queries."""
     rows = {reads: results.select(model=model, setting=setting, reads=reads) for reads in READS}
     line = [f"{model}, {setting} modules", f"{np.mean([row['bm25 nDCG@10'] for row in rows['whole']]):.1f}"]
@@ -85,8 +108,11 @@ def cells(results: Results, model: str, setting: str) -> list[str]:
             passages[f"{which} nDCG@10 of queries"] - whole[f"{which} nDCG@10 of queries"]
             for whole, passages in zip(*rows.values(), strict=True)
         ]
-        low, high = mean_interval(100 * np.concatenate(gains))
-        line.append(f"{signed(100 * np.concatenate(gains).mean())} ({signed(low)} to {signed(high)})")
+        all_gains, seeds = 100 * np.concatenate(gains), [row["seed"] for row in rows["whole"]]
+        modules = [module for seed in seeds for module in modules_of_queries(model, setting, seed)]
+        low, high = interval(all_gains, modules)
+        line.append(f"{signed(all_gains.mean())} ({signed(low)} to {signed(high)})")
+    line.append(f"{len(set(modules))}")
     return line
 
 
@@ -96,7 +122,17 @@ def main() -> None:
     results = Results(STORED / "passages.csv", KEY)
     if not options.tables:
         train_missing(results, options, READS, measure, lambda row: (row["base nDCG@10"], row["final nDCG@10"]))
-    header = ["model, test queries", "BM25", "base", "base, passages", "gain", "final", "final, passages", "gain"]
+    header = [
+        "model, test queries",
+        "BM25",
+        "base",
+        "base, passages",
+        "gain",
+        "final",
+        "final, passages",
+        "gain",
+        "modules",
+    ]
     kinds = [
         kind for kind in itertools.product(MODELS, SETTINGS) if results.select(**dict(zip(KEY, kind, strict=False)))
     ]

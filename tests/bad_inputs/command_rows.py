@@ -31,7 +31,7 @@ TRAINING = [
     settings
 --passages 200 --negatives hard => --passages=200: method denoise compares labels with random documents, but
     negatives is hard; pass --method ft, or --negatives random
---passages 5 => --passages: must be greater than or equal to 8, got 5
+--passages -5 => --passages: must be greater than or equal to 0, got -5
 --set gradient_cache=8 => gradient_cache=8: applies only to transformers; StaticEmbedding stores no activations,
     so large batches need no cache; remove the setting
 --matryoshka 4096,8 =~ --matryoshka=4096: the embeddings have \\d+ dimensions; pass smaller numbers

@@ -23,6 +23,7 @@ from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.models import load_model
 from opera.retrieval.passages import DocumentVectors, uncut_tokenizer
 from opera.retrieval.vectors import NearestDocuments, exact_search
+from opera.run.model_card import _passages
 from opera.run.serve import Searches
 from opera.run.show import run_texts
 from opera.run_folder.folder import Run
@@ -182,6 +183,12 @@ def test_a_run_reads_passages_everywhere(long_beir, static_model, tmp_path, capl
     served = Searches(run, run_texts(run)).find(query, 0)["final"]
     assert (served[0]["doc_id"], served[0]["document"]) == (best.id, best.passage)
     assert card_passages(run, best.text) == [text for text in passages_of(run, best.id) if text]
+    trained_again = opera.adapt(long_beir, model=run.path, out=tmp_path / "again", **SMALL)
+    assert trained_again.record.settings["passages"] == 12
+    assert trained_again.measures["base"]["nDCG@10"] == pytest.approx(again.measures["nDCG@10"], abs=1e-6)
+    whole_again = opera.adapt(long_beir, model=run.path, out=tmp_path / "whole again", passages=0, **SMALL)
+    assert whole_again.record.settings["passages"] is None
+    assert opera.search(whole_again.path, query)[0].passage is None
     moved = opera.evaluate(long_beir, model=run.model_path, measures="nDCG@10")
     assert moved.measures == again.measures, "the model's folder says how it reads documents"
 
@@ -208,6 +215,19 @@ def card_passages(run: Run, text: str) -> list[str]:
     names = {"title": "", "text": text}
     exec(code.replace('"tokenizer.json"', repr(str(run.model_path / "tokenizer.json"))), names)
     return names["passages"]
+
+
+@pytest.mark.parametrize("corpus_text", ["title_text", "text"])
+def test_the_card_splits_as_the_run_did(corpus_text):
+    settings = {"passages": 7, "corpus_text": corpus_text}
+    (code,) = re.findall(r"```python\n.*chunks\(text\)\n(.*?)```", _passages(settings), re.DOTALL)
+    for text, chunks in (("", []), (" one ", ["one"]), ("one. two.", ["one.", "two."])):
+        names = {"text": text, "title": "Title", "parts": chunks}
+        exec(code, names)
+        corpus = pa.table({"id": ["d"], "title": ["Title"], "text": [text]})
+        expected = TextTable(corpus).texts(None, corpus_text) if len(chunks) < 2 else None
+        assert names["passages"] == expected or (expected is None and len(names["passages"]) == 2)
+        assert names["passages"][0].startswith("Title") == (corpus_text == "title_text")
 
 
 def passages_of(run: Run, doc_id: str) -> list[str]:
@@ -237,9 +257,11 @@ def test_a_batch_reads_the_best_passages_of_its_documents(model, request, long_b
 
 def test_a_random_document_is_a_wrong_label_however_many_passages_it_has(beir, static_model, tmp_path):
     rng, words = np.random.default_rng(0), opera.load_data(beir).corpus.texts()
-    documents = [". ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(100)]
+    lengths = rng.integers(1, 9, 100)  # a longer document has more labels
+    documents = [". ".join(rng.choice(words, length)) for length in lengths]
+    labels = rng.choice(documents, 600, p=lengths / lengths.sum())
     queries = [" ".join(rng.choice(rng.choice(words).split(), 3)) + f" {number}" for number in range(600)]
-    data = opera.load_data(pairs=pd.DataFrame({"query": queries, "document": rng.choice(documents, 600)}))
+    data = opera.load_data(pairs=pd.DataFrame({"query": queries, "document": labels}))
     settings = {**SMALL, "max_steps": 60, "guard": False}
     run = opera.adapt(data, model=static_model, out=tmp_path / "run", passages=12, method="ft", **settings)
     assert run.record.noisy_labels.noise_rate > 0.9
@@ -248,12 +270,16 @@ def test_a_random_document_is_a_wrong_label_however_many_passages_it_has(beir, s
 def test_p_values_are_calibrated_by_those_of_random_documents():
     rng = np.random.default_rng(0)
     p, null = rng.random((2, 400)) ** 3  # too small, both
-    uniform = calibrated(p, null[:, None], np.zeros(400, dtype=int))
+    uniform = calibrated(p, null[:, None], np.ones((400, 1)), np.zeros(400, dtype=int))
     assert kstest(uniform, "uniform").pvalue > 0.01
     sets = np.array([0, 0, 1, 1, 2])
     null = np.array([[0.1, 0.3], [0.2, np.nan], [0.5, 0.5], [0.5, np.nan], [np.nan, np.nan]])
-    p = calibrated(np.array([0.2, np.nan, 0.5, 0.1, 0.5]), null, sets)
+    p = calibrated(np.array([0.2, np.nan, 0.5, 0.1, 0.5]), null, np.ones((5, 2)), sets)
     np.testing.assert_allclose(p, [(1.5 + 0.5) / 4, np.nan, (1.5 + 0.5) / 4, 0.5 / 4, np.nan])
+    # a document without a label does not count, one with three labels counts three times as often
+    labels = np.array([[0], [3], [1]])
+    p = calibrated(np.array([0.1, 0.3, 0.5]), np.array([[0.1], [0.2], [0.4]]), labels, np.zeros(3, dtype=int))
+    np.testing.assert_allclose(p, [0.5 / 3, (1.5 + 0.5) / 3, (2 + 0.5) / 3])
 
 
 def test_several_data_sets_and_a_second_training_read_passages(long_beir, second, static_model, tmp_path):

@@ -36,9 +36,9 @@ class EncodingSettings(Settings):
         None,
         "split longer documents into passages of at most so many tokens, between sentences; train "
         "on the passage that matches its query best, and rank a document by its best passage; "
-        "auto: no",
+        "0: whole documents; auto: as the run that made the model, else 0",
         "docs/long-documents.md",
-        ge=8,
+        ge=0,
         le=MOST,
         flag="--passages",
     )

@@ -94,7 +94,11 @@ def measured(run: Run, data: Mixture) -> EncodingRecord:
     corpus = data.joined.corpus
     rows = np.linspace(0, len(corpus) - 1, min(DOCUMENTS, len(corpus))).astype(np.int64)
     model, precision = load_model(run.model_path, pick_device()), run.settings["precision"]
-    texts, encoder = corpus.texts(rows), Encoder(model, precision)
+    encoder = Encoder(model, precision, passage_tokens=run.settings.get("passages"))
+    passages = encoder.passages(data.joined)
+    texts = corpus.texts(rows)
+    if passages is not None:
+        texts = passages.table.texts(passages.rows_of(rows))
     encoder.encode(texts[:WARM_UP], "document")
     times: list[float] = []
     while sum(times) < LEAST_SECONDS:
@@ -103,8 +107,8 @@ def measured(run: Run, data: Mixture) -> EncodingRecord:
         times.append(time.perf_counter() - started)
     weights = sum(file.stat().st_size for file in run.model_path.rglob("*.safetensors"))
     return EncodingRecord(
-        seconds=float(np.median(times)) * SCALE / len(texts),
-        documents=len(texts),
+        seconds=float(np.median(times)) * SCALE / len(rows),
+        documents=len(rows),
         device=encoder.device,
         dimension=encoder.dimension,
         megabytes=weights / 1e6,

@@ -28,9 +28,17 @@ RIDGE = 1e-3
 
 
 def most_documents(is_static: bool, encoder: Encoder, mixture: Mixture) -> int:
-    """Return how many documents the dev queries rank at most; fewer if they have many passages."""
+    """Return how many documents the dev queries rank at most; fewer if they have many passages, but
+    at least twice as many as are relevant.
+    """
     limit = STATIC_GUARD_DOCUMENTS if is_static else GUARD_DOCUMENTS
-    return max(1, int(limit / passages_per_document(encoder, mixture)))
+    if (passages := passages_per_document(encoder, mixture)) == 1:
+        return limit
+    relevant = [
+        len(np.unique(data_set.judged_qrels("dev").relevant().doc_rows))
+        for data_set in mixture.with_relevant("dev")
+    ]
+    return max(int(limit / passages), 2 * sum(relevant), 1)
 
 
 def passages_per_document(encoder: Encoder, mixture: Mixture) -> float:
@@ -111,7 +119,7 @@ def predicted_best_documents(
         best: for each data set, an array ``[rankings, k]`` of document rows, best first.
         settings: the run's.
     """
-    limit = int(GUARD_DOCUMENTS / 2 / passages_per_document(fine_tuned, mixture))
+    limit = most_documents(False, fine_tuned, mixture) // 2
     samples = dev_corpus(mixture, best, settings, limit).data_sets
     return [
         _predicted_best(embeddings, fine_tuned, data_set, sample, settings)

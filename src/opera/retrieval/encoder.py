@@ -352,7 +352,7 @@ def open_encoder(
         loaded.similarity_fn_name = similarity
     set_prompts(loaded, query_prompt, document_prompt)
     warn_of_missing_prompts(loaded.prompts, model, query_prompt, document_prompt)
-    passages = run_passages(model) if passages is None else passages
+    passages = run_passages(model) if passages is None else passages or None
     check_passages(loaded, passages)
     return Encoder(loaded, precision, passage_tokens=passages)
 

@@ -40,6 +40,7 @@ class TextLengths:
         lost: the fraction of all tokens that lie beyond the limit.
         long: the fraction of texts of more than :data:`LONG` tokens.
         passages: the most tokens of a passage; ``None`` if documents stay whole.
+        may_split: whether ``--passages`` would help.
     """
 
     role: Role
@@ -52,6 +53,7 @@ class TextLengths:
     lost: float
     long: float
     passages: int | None
+    may_split: bool
 
     @property
     def sentence(self) -> str:
@@ -69,9 +71,8 @@ class TextLengths:
     @property
     def advice(self) -> str | None:
         """Say how to lose less; ``None`` if almost nothing is lost."""
-        splits = self.role == "document" and self.passages is None
         if self.limit is None:
-            if not (splits and self.long >= MANY_LONG):
+            if not (self.may_split and self.long >= MANY_LONG):
                 return None
             return f"--passages {PASSAGE} finds long documents better, by their best passage"
         if self.lost < LITTLE_LOST:
@@ -80,7 +81,7 @@ class TextLengths:
         if self.own_limit is None or self.limit < self.own_limit:
             most = self.longest if self.own_limit is None else min(self.longest, self.own_limit)
             return f"--set {setting}={most} reads more of them, and takes longer"
-        if splits:
+        if self.may_split:
             return f"--passages {min(PASSAGE, advised_passage(self.limit))} reads all of them"
         return "use shorter texts, or a model that reads more"
 
@@ -92,6 +93,7 @@ def text_lengths(
     limit: int | None,
     corpus_text: CorpusText = "title_text",
     seed: int = 0,
+    may_split: bool = True,
 ) -> TextLengths | None:
     """Count the tokens of a sample of a data set's queries or documents.
 
@@ -102,6 +104,7 @@ def text_lengths(
         limit: how many tokens a training reads at most; ``None``: as the model's folder says.
         corpus_text: fields of a document to read.
         seed: of the sample.
+        may_split: whether the model can read passages of documents.
 
     Returns:
         The lengths; ``None`` if the model's tokenizer cannot count tokens without cutting texts.
@@ -134,4 +137,5 @@ def text_lengths(
         else float(np.maximum(lengths - read, 0).sum() / max(1, lengths.sum())),
         long=float((lengths > LONG).mean()),
         passages=None if passages is None else encoder.passage_tokens,
+        may_split=may_split and role == "document" and passages is None,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,6 @@ KIND, LAYOUT = "passages", "1"
 TABLE_FILE, STARTS_FILE = "passages.arrow", "starts.npy"
 PASSAGES_AT_ONCE = 4096
 """Bounds the temporary arrays over passages."""
-PAIRS_AT_ONCE = 256
-"""Pairs whose passages are compared at once."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,8 @@ def split_corpus(corpus: TextTable, digest: str, model: Any, most_tokens: int) -
             f"passages={most_tokens}: the model has no fast tokenizer that counts tokens; leave "
             "the setting out"
         )
-    key = cache_key([LAYOUT, tokenizer_facts(tokenizer), digest, str(most_tokens)])
+    splitter = version("semantic-text-splitter")
+    key = cache_key([LAYOUT, splitter, tokenizer_facts(tokenizer), digest, str(most_tokens)])
 
     def write(folder: Path, _: list[str]) -> None:
         if process_index() == 0:
@@ -193,16 +193,23 @@ class DocumentVectors:
         if self.starts is None:
             rows = np.asarray(doc_rows, dtype=np.int64)
             return rows, self._cosines(queries, rows, have_length_1)
-        best = np.empty(len(doc_rows), dtype=np.int64)
-        cosine = np.empty(len(doc_rows), dtype=np.float32)
-        for block in slices(len(doc_rows), PAIRS_AT_ONCE):
-            first_rows, counts = self.starts[doc_rows[block]], np.diff(self.starts)[doc_rows[block]]
-            rows = concatenated_ranges(first_rows, counts)
-            pairs = np.repeat(np.arange(len(counts)), counts)
-            cosines = self._cosines(queries[block][pairs], rows, have_length_1)
-            cosine[block] = np.maximum.reduceat(cosines, np.cumsum(counts) - counts)
-            is_best = cosines == cosine[block][pairs]
-            best[block] = rows[is_best][np.unique(pairs[is_best], return_index=True)[1]]
+        best = np.zeros(len(doc_rows), dtype=np.int64)
+        cosine = np.full(len(doc_rows), -np.inf, dtype=np.float32)
+        order = np.argsort(doc_rows, kind="stable")
+        documents, firsts = np.unique(doc_rows[order], return_index=True)
+        for doc_row, pairs in zip(documents, np.split(order, firsts[1:]), strict=True):
+            start, end = int(self.starts[doc_row]), int(self.starts[doc_row + 1])
+            for block in slices(end - start, PASSAGES_AT_ONCE):
+                vectors = self.rows[start + block.start : start + block.stop]
+                if not have_length_1:
+                    vectors = vectors.copy()  # the slice may be a view
+                    normalise(vectors)
+                cosines = queries[pairs] @ vectors.T
+                highest = cosines.max(axis=1)
+                is_better = highest > cosine[pairs]
+                cosine[pairs] = np.maximum(highest, cosine[pairs])
+                rows = start + block.start + cosines.argmax(axis=1)
+                best[pairs[is_better]] = rows[is_better]
         return best, cosine
 
     def _cosines(

@@ -198,8 +198,12 @@ def best_passages(
     passages = encoder.passages(data)
     if passages is None:
         return [None] * len(doc_rows)
-    best, _ = documents.best_rows(np.repeat(query, len(doc_rows), axis=0), doc_rows)
-    return passages.table.texts(best)
+    texts = []
+    for doc_row in doc_rows:
+        rows = passages.rows_of(np.array([doc_row]))
+        scores = encoder.model.similarity(query, documents.rows[rows])[0]
+        texts += passages.table.texts(rows[[int(scores.argmax())]])
+    return texts
 
 
 class CorpusSearch:

@@ -193,8 +193,6 @@ class NearestDocuments:
         self._on_device = torch.from_numpy(self._queries).to(device)
         self._id_rank, self._device, self._doc_rows = documents.id_rank, device, doc_rows
         self._depth = min(depth, len(documents))
-        most_passages = 1 if doc_rows is None else int(np.bincount(doc_rows).max(initial=1))
-        self._enough_rows = self._depth * most_passages  # always belong to ``depth`` documents
         self._best = np.full((len(self._queries), self._depth), NO_DOCUMENT)
         self._query_lengths = torch.linalg.vector_norm(self._on_device, dim=1).cpu().numpy()
 
@@ -221,7 +219,10 @@ class NearestDocuments:
         for queries in slices(len(self._queries), QUERIES):
             for block in slices(len(tile), DOCUMENTS if self._device == "cpu" else GPU_DOCUMENTS):
                 scores = self._scores(self._on_device[queries], documents[block])
-                candidates = self._candidates(self._best[queries], scores, errors[queries])
+                of_documents = self._best_scores(scores, first + block.start)
+                candidates = self._candidates(
+                    self._best[queries], scores, of_documents, errors[queries]
+                )
                 vectors = self._queries[queries], tile[block]
                 best = self._best[queries]
                 _keep(best, *vectors, ranks[block], *candidates, self._norm, has_passages)
@@ -249,14 +250,33 @@ class NearestDocuments:
             )
         return queries @ documents.T
 
+    def _best_scores(self, scores: torch.Tensor, first: int) -> torch.Tensor:
+        """Return the best score of each document ``[queries, documents]`` in a block of rows from
+        ``first`` on.
+        """
+        if self._doc_rows is None:
+            return scores
+        documents = torch.from_numpy(self._doc_rows[first : first + scores.shape[1]])
+        positions = (documents - documents[0]).to(scores.device).expand(len(scores), -1)
+        shape = len(scores), int(documents[-1] - documents[0]) + 1
+        lowest = torch.full(shape, -torch.inf, device=scores.device)
+        return lowest.scatter_reduce(1, positions, scores, "amax")
+
     def _candidates(
-        self, best: NDArray[np.complex128], scores: torch.Tensor, errors: NDArray[np.float32]
+        self,
+        best: NDArray[np.complex128],
+        scores: torch.Tensor,
+        of_documents: torch.Tensor,
+        errors: NDArray[np.float32],
     ) -> tuple[IntArray, IntArray]:
-        """Return rows and columns of the scores ``[queries, documents]`` that may be the best."""
+        """Return rows and columns of the scores ``[queries, rows]`` that may be the best.
+
+        ``of_documents`` are the best scores of the documents in the block.
+        """
         least = best[:, 0].real.astype(np.float32)  # -inf below k documents so far
         bounds = least - errors
-        if self._enough_rows < scores.shape[1] and np.isneginf(least).any():
-            worst = torch.topk(scores, self._enough_rows, dim=1).values[:, -1].cpu().numpy()
+        if self._depth < of_documents.shape[1] and np.isneginf(least).any():
+            worst = torch.topk(of_documents, self._depth, dim=1).values[:, -1].cpu().numpy()
             bounds = np.maximum(bounds, worst - 2 * errors)
         if self._device == "cpu":
             return _reaching(scores.numpy(), bounds)

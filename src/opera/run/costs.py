@@ -18,11 +18,9 @@ from opera.config.recipe import make_recipe
 from opera.core.progress import duration
 from opera.core.settings import resolved
 from opera.core.terminal import counted
-from opera.data import RetrievalData
 from opera.guard.choice import Weights
 from opera.guard.dev_corpus import most_documents
 from opera.guard.rule import COARSE, FINE
-from opera.retrieval.encoder import Encoder
 from opera.run.session import PHASES
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
 from opera.training.build import build_training_set
@@ -179,7 +177,6 @@ def _seconds_per_step(prepared: Prepared) -> float:
         "loss": "infonce",
         "pair_weights": "none",
         "prune_before_mining": False,
-        "passages": None,
         "trainer": {
             **(prepared.settings.trainer or {}),
             "save_steps": last,
@@ -190,23 +187,14 @@ def _seconds_per_step(prepared: Prepared) -> float:
     recipe = make_recipe({"method": "ft"}).model_copy(
         update={"train": prepared.settings.model_copy(update=values)}
     )
-    mixture = prepared.data.with_splits.map(_first_passages, encoder=prepared.model.encoder)
-    data = replace(prepared.data, negatives=negatives, with_splits=mixture)
-    training_set = build_training_set(replace(prepared, recipe=recipe, data=data))
+    data = replace(prepared.data, negatives=negatives)
+    timed = replace(prepared, recipe=recipe, data=data)
+    training_set = build_training_set(timed, first_passages=True)
     timer, sampler, model = _Timer(), make_sampler(training_set, recipe), prepared.model.trained
     with TemporaryDirectory(prefix="opera-timing-") as folder:
         writer = RunWriter(Path(folder), writes=False)
         train(model, training_set, sampler, recipe.train, writer, callbacks=[timer])
     return float(np.diff(timer.ends).mean())
-
-
-def _first_passages(data: RetrievalData, encoder: Encoder) -> RetrievalData:
-    """Replace each document by its first passage, which is as long as the passage that trains."""
-    passages = encoder.passages(data)
-    if passages is None:
-        return data
-    corpus = passages.table.select(passages.starts[:-1])
-    return replace(data, corpus=corpus, fingerprint=f"{data.fingerprint}/first passages")
 
 
 class _Timer(TrainerCallback):  # type: ignore[misc]

@@ -83,7 +83,9 @@ from tokenizers import Tokenizer
 tokenizer = Tokenizer.from_file("tokenizer.json")
 tokenizer.no_truncation()
 splitter = TextSplitter.from_huggingface_tokenizer(tokenizer, {passages})
-passages = [f"{{title}} {{part}}".strip() for part in splitter.chunks(text)]
+parts = splitter.chunks(text)
+parts = parts if len(parts) > 1 else [text]
+passages = {passages_of_parts}
 ```"""
 
 VECTORS_CARD = """# An adapter for the vectors of `{base}`, made with OPERA
@@ -130,7 +132,7 @@ def write_model_card(folder: Path, summary: RunSummary) -> None:
         counts=counts_in_words(record.data.counts),
         query_length=_length(settings["max_query_length"]),
         document_length=_length(settings["max_passage_length"]),
-        passages="" if settings.get("passages") is None else PASSAGES.format(**settings),
+        passages="" if settings.get("passages") is None else _passages(settings),
         folder=EXAMPLE_FOLDER,
         query_prompt=_prompt(settings["query_prompt"]),
         document_prompt=_prompt(settings["document_prompt"]),
@@ -140,6 +142,14 @@ def write_model_card(folder: Path, summary: RunSummary) -> None:
     )
     replace_file(folder / CARD_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     write_recipe(folder, record)
+
+
+def _passages(settings: Mapping[str, Any]) -> str:
+    """Return the section that splits documents as the run did."""
+    parts = "parts"
+    if settings["corpus_text"] == "title_text":
+        parts = '[f"{title} {part}".strip() if title else part for part in parts]'
+    return PASSAGES.format(passages=settings["passages"], passages_of_parts=parts)
 
 
 def metadata(record: RunRecord, final: Mapping[str, float]) -> ModelCardData:

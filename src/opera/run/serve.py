@@ -107,7 +107,7 @@ def open_base(run: Run, base: Model | None) -> Encoder:
         raise ModelError(
             f"{problem}; it is the base model of {run.path}; pass the model with --base"
         ) from None
-    encoder = open_encoder(name, passages=run.settings.get("passages"))
+    encoder = open_encoder(name, passages=run.settings.get("passages") or 0)
     for role in ROLES:
         encoder.prompts[role] = encoder.prompts[role] or run.settings.get(f"{role}_prompt") or ""
     return encoder

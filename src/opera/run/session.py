@@ -275,7 +275,14 @@ def _announce_lengths(prepared: Prepared) -> None:
     }
     for role, limit in limits.items():
         text = settings.corpus_text if role == "document" else "text"
-        lengths = text_lengths(prepared.model.base_as_saved, data, role, limit, text)
+        lengths = text_lengths(
+            prepared.model.base_as_saved,
+            data,
+            role,
+            limit,
+            text,
+            may_split=settings.adapter_kind is None,
+        )
         if lengths is not None and lengths.advice is not None:
             log.info("note: %s; %s", lengths.sentence, lengths.advice)
 

@@ -103,24 +103,31 @@ class BestPassages:
     Attributes:
         passages: the passages of the corpus.
         queries: the base model's embeddings of the training queries, by query index.
-        documents: its embeddings of the passages.
+        documents: its embeddings of the passages; ``None`` to take first passages, without any
+            encoding.
     """
 
     passages: Passages
-    queries: Vectors
-    documents: DocumentVectors
+    queries: Vectors | None
+    documents: DocumentVectors | None
 
     @classmethod
-    def of(cls, prepared: Prepared, train: Qrels, data: RetrievalData) -> Self | None:
+    def of(
+        cls, prepared: Prepared, train: Qrels, data: RetrievalData, first_passages: bool
+    ) -> Self | None:
         """Encode queries and passages; ``None`` if the training reads whole documents."""
         encoder, settings = prepared.model.encoder, prepared.settings
         if settings.passages is None or (passages := encoder.passages(data)) is None:
             return None
+        if first_passages:
+            return cls(passages, None, None)
         queries = encoder.encode_queries(data, train.query_rows)
         return cls(passages, queries, encoder.encode_corpus(data, settings.corpus_text))
 
     def rows(self, queries: IntArray, doc_rows: IntArray) -> NDArray[np.int64]:
         """Return passages ``[B, c]`` of documents ``[B, c]`` for query indices ``[B]``."""
+        if self.queries is None or self.documents is None:
+            return self.passages.starts[doc_rows]
         vectors = np.repeat(self.queries[queries], doc_rows.shape[1], axis=0)
         best, _ = self.documents.best_rows(vectors, doc_rows.ravel())
         return best.reshape(doc_rows.shape)
@@ -206,7 +213,9 @@ class TrainingSet:
         ]
 
 
-def build_training_set(prepared: Prepared, mixture: Mixture | None = None) -> TrainingSet:
+def build_training_set(
+    prepared: Prepared, mixture: Mixture | None = None, first_passages: bool = False
+) -> TrainingSet:
     """Build the training set. Mining and scores encode queries and corpus if needed.
 
     Scores and negatives of a data set use only the documents of this set. Scores come before
@@ -215,6 +224,7 @@ def build_training_set(prepared: Prepared, mixture: Mixture | None = None) -> Tr
     Args:
         prepared: the run.
         mixture: the version of the data with the train split; ``None``: ``with_splits``.
+        first_passages: whether to train on first instead of best passages, to measure the time.
     """
     mixture = prepared.data.with_splits if mixture is None else mixture
     sets, train = _sets_of(mixture), mixture.joined.training_split()
@@ -239,7 +249,7 @@ def build_training_set(prepared: Prepared, mixture: Mixture | None = None) -> Tr
     return replace(
         without_negatives,
         negatives=_negatives(prepared, without_negatives, known),
-        passages=BestPassages.of(prepared, train, mixture.joined),
+        passages=BestPassages.of(prepared, train, mixture.joined, first_passages),
     )
 
 

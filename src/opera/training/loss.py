@@ -82,6 +82,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             p-values can use them.
         reads_passages: whether each query reads the best passages of its documents, so that a
             random document ranks too high among the documents of other queries.
+        labels_of_document: int ``[documents]``, the training pairs of each document, if the model
+            reads passages.
         packs: whether texts may be packed; a compiled model does not allow it.
     """
 
@@ -102,6 +104,11 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         self.sizes = settings.matryoshka or ()
         self.negatives_are_random = negatives.kind in RANDOM_KINDS
         self.reads_passages = training_set.passages is not None
+        if self.reads_passages:
+            groups, pairs = self.known.document_group, training_set.pairs
+            self.labels_of_document = np.bincount(groups[pairs.pair_doc], minlength=len(groups))[
+                groups
+            ]
         self.packs = not (settings.trainer or {}).get("torch_compile")
         self.uses_gradient_cache = settings.gradient_cache is not None
         self.mini_batch_size = settings.gradient_cache or 0
@@ -245,7 +252,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
                 if self.negatives_are_random
             ]
             random = gather_columns(*null).T if null else np.empty((len(p_of_batch), 0))
-            p_of_batch = calibrated(p_of_batch, random, batch.sets)
+            labels = self.labels_of_document[batch.doc_rows[:, 1 : 1 + random.shape[1]]]
+            p_of_batch = calibrated(p_of_batch, random, labels, batch.sets)
         observations = Observations(batch.pair_ids, similarities, observed, p_of_batch)
         self.sampler.observe(batch.step, observations)
 
@@ -258,24 +266,32 @@ class InfoNCELoss(InBatchLoss):
         return info_nce_losses(similarity, self.temperature, excluded, first_column)
 
 
-def calibrated(p: FloatArray, null: FloatArray, sets: IntArray) -> NDArray[np.float32]:
-    """Rank p-values among those of random documents, so that they are uniform for a random one.
+def calibrated(
+    p: FloatArray, random: FloatArray, labels: IntArray, sets: IntArray
+) -> NDArray[np.float32]:
+    """Rank p-values among those of random documents, so that they are uniform for a wrong label.
+
+    A wrong label falls on a document as often as other labels do. So a random document counts as
+    often as it has labels.
 
     Args:
         p: float ``[B]``, of the pairs of a batch.
-        null: float ``[B, c]``, of the random negatives of the same queries; NaN for none.
+        random: float ``[B, c]``, of the random negatives of the same queries; NaN for none.
+        labels: int ``[B, c]``, how many training pairs have each of these documents.
         sets: int ``[B]``, the data set of each pair. Ranks are those within a data set.
 
     Returns:
-        float32 ``[B]``; NaN without a random document.
+        float32 ``[B]``; NaN without a random document that has a label.
     """
     result = np.full(len(p), np.nan, dtype=np.float32)
     for number in np.unique(sets):
         members = np.flatnonzero((sets == number) & ~np.isnan(p))
-        sample = np.sort(null[sets == number], axis=None)  # NaN comes last
-        sample = sample[: np.count_nonzero(~np.isnan(sample))]
+        counts = (sets == number)[:, None] & ~np.isnan(random) & (labels > 0)
+        order = np.argsort(random[counts])
+        sample, weights = random[counts][order], labels[counts][order]
         if len(sample):
-            sides = [np.searchsorted(sample, p[members], side) for side in ("left", "right")]
+            below = np.cumsum([0.0, *(weights / weights.mean())])
+            sides = [below[np.searchsorted(sample, p[members], side)] for side in ("left", "right")]
             result[members] = (np.mean(sides, axis=0) + 0.5) / (len(sample) + 1)
     return result
 

@@ -17,11 +17,19 @@ from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import EncodingSettings, LoraOptions, TrainSettings
 from opera.core.errors import ModelError, SettingError
+from opera.core.terminal import log
 from opera.data import Mixture, RetrievalData
 from opera.identity import run_identity
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import EmbeddingParts, Encoder, check_passages
-from opera.retrieval.locate import Model, is_loaded, locate_model, model_title, origin_of
+from opera.retrieval.locate import (
+    Model,
+    is_loaded,
+    locate_model,
+    model_title,
+    origin_of,
+    run_passages,
+)
 from opera.retrieval.models import (
     add_lora,
     checkpoint_gradients,
@@ -157,7 +165,8 @@ def load_and_check(
     Raises:
         InputError: for invalid input.
     """
-    settings = recipe.train
+    user_recipe, settings = recipe, _with_passages(recipe.train, model_source)
+    recipe = recipe.model_copy(update={"train": settings})
     settings.explicit_batch_size(processes)  # raises errors early
     run_data = prepare_data(mixture, recipe)
     prompt = mixture.joined.query_prompt
@@ -184,7 +193,20 @@ def load_and_check(
     negatives = by_draws(run_data.negatives, resolved, len(mixture.joined.corpus), processes)
     run_data = replace(run_data, negatives=negatives)
     used = recipe.model_copy(update={"train": resolved})
-    return Prepared(recipe, used, situation, run_data, model)
+    return Prepared(user_recipe, used, situation, run_data, model)
+
+
+def _with_passages(settings: TrainSettings, model: Model) -> TrainSettings:
+    """Resolve the automatic length of passages; ``None`` in the result means whole documents.
+
+    An adapter reads whole documents, also on the model of a run with passages.
+    """
+    passages = settings.passages
+    if passages is None and settings.adapter_kind is None:
+        passages = run_passages(model)
+        if passages is not None:
+            log.info("note: passages=%d, as in the run that made %s", passages, model_title(model))
+    return settings.model_copy(update={"passages": passages or None})
 
 
 @dataclass(frozen=True)
