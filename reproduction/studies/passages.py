@@ -134,7 +134,9 @@ def main() -> None:
         "modules",
     ]
     kinds = [
-        kind for kind in itertools.product(MODELS, SETTINGS) if results.select(**dict(zip(KEY, kind, strict=False)))
+        (model, setting)
+        for model, setting in itertools.product(MODELS, SETTINGS)
+        if results.select(model=model, setting=setting, reads="passages")
     ]
     lines = [cells(results, *kind) for kind in kinds]
     for line in lines:
