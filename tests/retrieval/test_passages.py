@@ -18,6 +18,7 @@ from scipy.stats import kstest
 import opera
 from opera.core.errors import ModelError, SettingError
 from opera.data import TextTable
+from opera.labels.estimate import calibrated
 from opera.retrieval import vectors
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.models import load_model
@@ -27,7 +28,6 @@ from opera.run.model_card import _passages
 from opera.run.serve import Searches
 from opera.run.show import run_texts
 from opera.run_folder.folder import Run
-from opera.training.loss import calibrated
 from small_runs import SMALL, unit_vectors
 from tiny_world import data_from_dicts
 

@@ -119,6 +119,36 @@ class FirstVisits:
         self.p[:], self.step[:] = state["p"], state["step"]
 
 
+def calibrated(
+    p: FloatArray, random: FloatArray, labels: IntArray, sets: IntArray
+) -> NDArray[np.float32]:
+    """Rank p-values among those of random documents, so that they are uniform for a wrong label.
+
+    A wrong label falls on a document as often as other labels do. So a random document counts as
+    often as it has labels.
+
+    Args:
+        p: float ``[B]``, of the pairs of a batch.
+        random: float ``[B, c]``, of the random negatives of the same queries; NaN for none.
+        labels: int ``[B, c]``, how many training pairs have each of these documents.
+        sets: int ``[B]``, the data set of each pair. Ranks are those within a data set.
+
+    Returns:
+        float32 ``[B]``; NaN without a random document that has a label.
+    """
+    result = np.full(len(p), np.nan, dtype=np.float32)
+    for number in np.unique(sets):
+        members = np.flatnonzero((sets == number) & ~np.isnan(p))
+        counts = (sets == number)[:, None] & ~np.isnan(random) & (labels > 0)
+        order = np.argsort(random[counts])
+        sample, weights = random[counts][order], labels[counts][order]
+        if len(sample):
+            below = np.cumsum([0.0, *(weights / weights.mean())])
+            sides = [below[np.searchsorted(sample, p[members], side)] for side in ("left", "right")]
+            result[members] = (np.mean(sides, axis=0) + 0.5) / (len(sample) + 1)
+    return result
+
+
 EDGES = np.concatenate([[0.0], np.geomspace(0.002, 1, 25)])
 """Bins of p-values. They are narrow near 0, where the correct pairs are."""
 FEWEST = 300
