@@ -1,7 +1,7 @@
 """What does ``--passages 200`` gain on long documents? Whole modules of Python's standard library.
 
     OMP_NUM_THREADS=1 python reproduction/studies/passages.py                  # trains what is missing (half an hour)
-    OMP_NUM_THREADS=1 python reproduction/studies/passages.py --model minilm --settings known --seeds 0    # (an hour)
+    OMP_NUM_THREADS=1 python reproduction/studies/passages.py --model minilm --settings new --seeds 0      # (an hour)
     python reproduction/studies/passages.py --tables                           # fills docs/long-documents.md
 
 A query is the summary of a function or class. Its document is the code of its whole module, without summaries. The
