@@ -158,8 +158,7 @@ def write_card(model: Path, name: str, folder: Path, exported: Export) -> None:
         f"Measured on {counted(exported.queries, 'test query')}; "
         f"speed on the CPU ({exported.processor})."
     )
-    reads_passages = exported.passages is not None
-    passages = f"- documents: split into passages of at most {exported.passages} tokens"
+    passages = [f"- documents: split into passages of at most {exported.passages} tokens"]
     lines = [
         "## Exported by OPERA",
         "",
@@ -171,7 +170,7 @@ def write_card(model: Path, name: str, folder: Path, exported: Export) -> None:
         measured if exported.queries else "Nothing was measured.",
         "",
         *(f"- {form.form}: `{USE[form.form].format(file=form.file)}`" for form in exported.forms),
-        *([passages] if reads_passages else []),
+        *([] if exported.passages is None else passages),
         *(
             f"- hybrid search in {name}: weight {weight:g} for BM25"
             for name, weight in exported.keyword_weights.items()

@@ -44,7 +44,7 @@ def most_documents(is_static: bool, encoder: Encoder, mixture: Mixture) -> int:
 def passages_per_document(encoder: Encoder, mixture: Mixture) -> float:
     """Return the mean number of passages that the model reads; 1 if documents stay whole."""
     passages = [encoder.passages(data_set) for data_set in mixture.data_sets]
-    rows = sum(len(of_set.table) for of_set in passages if of_set is not None)
+    rows = sum(0 if corpus is None else len(corpus.table) for corpus in passages)
     return rows / len(mixture.joined.corpus) if rows else 1.0
 
 

@@ -64,7 +64,9 @@ def _facts(module: Any) -> list[Any]:
     if hasattr(module, "merged_adapters"):  # a layer of peft
         switches = module.active_adapters, module.merged_adapters, module.disable_adapters
         facts.append([getattr(module, "scaling", None), *switches])
-    if (tokenizer := _tokenizer(module)) is not None and hasattr(_backend(tokenizer), "to_str"):
+    if (tokenizer := _tokenizer(module)) is not None and hasattr(
+        tokenizer_backend(tokenizer), "to_str"
+    ):
         facts.append(tokenizer_facts(tokenizer))
     return facts
 
@@ -83,13 +85,14 @@ def _tokenizer(module: nn.Module) -> Any:
     return vars(module).get("tokenizer") or getattr(processor, "tokenizer", processor)
 
 
-def _backend(tokenizer: Any) -> Any:
+def tokenizer_backend(tokenizer: Any) -> Any:
+    """Return the tokenizer of the library tokenizers inside a fast tokenizer, else the argument."""
     return getattr(tokenizer, "backend_tokenizer", tokenizer)
 
 
 def tokenizer_facts(tokenizer: Any) -> str:
     """Everything in a fast tokenizer that decides token ids, except the lengths by role."""
-    backend = _backend(tokenizer)
+    backend = tokenizer_backend(tokenizer)
     state = json.loads(backend.to_str())
     if backend is not tokenizer:
         state.update(truncation=None, padding=None)  # they depend on the last call
@@ -118,7 +121,7 @@ def may_cache(model: BaseModel) -> bool:
             type(module).__module__.partition(".")[0] not in VISIBLE_PACKAGES
             or {"forward", "preprocess"} & vars(module).keys()
             or getattr(module, "backend", "torch") != "torch"
-            or not (tokenizer is None or hasattr(_backend(tokenizer), "to_str"))
+            or not (tokenizer is None or hasattr(tokenizer_backend(tokenizer), "to_str"))
         ):
             _log_hidden(type(module).__qualname__)
             return False

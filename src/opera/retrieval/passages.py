@@ -19,7 +19,7 @@ from opera.core.errors import ModelError
 from opera.core.processes import cached_by_all, process_index
 from opera.core.progress import progress
 from opera.data.texts import ROWS_AT_ONCE, TEXT_SCHEMA, TextTable, open_arrow, text_batches
-from opera.identity.model import cache_key, tokenizer_facts
+from opera.identity.model import cache_key, tokenizer_backend, tokenizer_facts
 from opera.retrieval.vectors import Vectors
 
 KIND, LAYOUT = "passages", "1"
@@ -59,8 +59,7 @@ def advised_passage(limit: int) -> int:
 
 def uncut_tokenizer(model: Any) -> Tokenizer | None:
     """Copy a model's tokenizer, without truncation and padding; ``None`` without a fast one."""
-    tokenizer = getattr(model[0], "tokenizer", None)
-    backend: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    backend = tokenizer_backend(getattr(model[0], "tokenizer", None))
     if not hasattr(backend, "to_str"):
         return None
     uncut = Tokenizer.from_str(backend.to_str())

@@ -114,13 +114,7 @@ def prepare_data(mixture: Mixture, recipe: Recipe) -> RunData:
     for data_set in data.with_splits.data_sets:
         train = data_set.training_split()
         recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
-    raise_first(SettingError, *_conflicts(data.with_splits, settings, negatives))
-    compares = negatives in RANDOM_KINDS or not issubclass(recipe.method_class, Denoise)
-    if settings.passages is not None and not compares:
-        raise SettingError(
-            f"passages={settings.passages}: method {recipe.method} compares labels with random "
-            f"documents, but negatives is {negatives}; pass --method ft, or --negatives random"
-        )
+    raise_first(SettingError, *_conflicts(data.with_splits, recipe, negatives))
     check_negatives(negatives, data.with_splits.joined, settings)
     return data
 
@@ -137,8 +131,9 @@ def automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
     return "teacher" if scored else "random"
 
 
-def _conflicts(mixture: Mixture, settings: TrainSettings, negatives: str) -> list[tuple[bool, str]]:
+def _conflicts(mixture: Mixture, recipe: Recipe, negatives: str) -> list[tuple[bool, str]]:
     """List each possible conflict of settings and data: whether it exists, and the message."""
+    settings, denoises = recipe.train, issubclass(recipe.method_class, Denoise)
     data, use, path = mixture.joined, settings.pair_weights, settings.teacher_scores
     distills, default = settings.loss == "distill", TrainSettings.model_fields["distill_weight"]
     return [
@@ -175,6 +170,11 @@ def _conflicts(mixture: Mixture, settings: TrainSettings, negatives: str) -> lis
             distills and settings.n_negatives == 0,
             "loss=distill: needs negatives to compare the positive with; remove negatives=none, "
             "and pass train_group_size=2 or more",
+        ),
+        (
+            settings.passages is not None and denoises and negatives not in RANDOM_KINDS,
+            f"passages={settings.passages}: method {recipe.method} compares labels with random "
+            f"documents, but negatives is {negatives}; pass --method ft, or --negatives random",
         ),
     ]
 
