@@ -31,7 +31,7 @@ from opera.data import RetrievalData, TextTable
 from opera.data.text_files import text_lines
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.models import reads_vectors
+from opera.retrieval.kinds.dense import reads_vectors
 from opera.retrieval.prompts import ROLES, Role
 from opera.run_folder.folder import ADAPTER_FILE
 

@@ -41,6 +41,7 @@ class ReadingArguments(TypedDict, total=False):
 class EncodingArguments(TypedDict, total=False):
     """How a model reads texts. The settings of these names have the help."""
 
+    kind: Literal["dense", "sparse", "multi-vector"] | None
     precision: Literal["auto", "fp32", "bf16", "fp16"]
     max_query_length: int | None
     max_passage_length: int | None

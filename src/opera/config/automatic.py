@@ -49,6 +49,7 @@ class Situation:
         device: ``cuda``, ``mps`` or ``cpu``.
         processes: the number of processes that train together.
         lora: whether LoRA's matrices train instead of the weights.
+        kind: the name of the kind in :mod:`opera.retrieval.kinds`.
         known_documents: the fraction of expected documents that are in train, as on dev.
     """
 
@@ -57,6 +58,7 @@ class Situation:
     device: str
     processes: int = 1
     lora: bool = False
+    kind: str = "dense"
     known_documents: float = 1.0
 
 
@@ -121,10 +123,15 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
             "epochs": settings.epochs or steps / per_epoch,
             "learning_rate": settings.learning_rate or automatic_rate(situation),
             "warmup_ratio": defaults.warmup_ratio if warmup is None else warmup,
-            "temperature": settings.temperature or defaults.temperature,
+            "temperature": settings.temperature or automatic_temperature(situation),
             "per_device_train_batch_size": per_device,
         }
     )
+
+
+def automatic_temperature(situation: Situation) -> float:
+    """Return the automatic temperature: that of sentence-transformers for scores without bound."""
+    return DEFAULTS[situation.model].temperature if situation.kind == "dense" else 1.0
 
 
 def automatic_rate(situation: Situation) -> float:

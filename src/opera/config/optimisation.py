@@ -186,10 +186,24 @@ class OptimisationSettings(Settings):
     )
     temperature: float | None = setting(
         None,
-        "temperature of the InfoNCE loss over cosine similarities; auto: 0.07 for a static model, "
-        "else 0.05",
+        "temperature of the InfoNCE loss; auto: 0.05 over cosines, 0.07 for a static model, 1 for "
+        "a sparse or multi-vector model",
         "docs/training.md (the paper: 0.02)",
         ge=0.0001,
+        le=100,
+    )
+    query_regularizer_weight: float = setting(
+        5e-5,
+        "weight of FLOPS of the queries in the loss of a sparse model",
+        "sentence-transformers",
+        ge=0,
+        le=100,
+    )
+    document_regularizer_weight: float = setting(
+        3e-5,
+        "weight of FLOPS of the documents in the loss of a sparse model",
+        "sentence-transformers",
+        ge=0,
         le=100,
     )
     loss: Annotated[str, OneOf(LOSSES)] = setting(

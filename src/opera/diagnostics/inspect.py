@@ -268,7 +268,7 @@ class Embeddings:
     @classmethod
     def of(cls, data: RetrievalData, model: Model, settings: Mapping[str, Any]) -> Embeddings:
         """Encode the documents and the judged queries."""
-        encoder = open_encoder(model, **settings, similarity="cosine")
+        encoder = open_encoder(model, **settings, as_in_training=True)
         corpus_text, judged = run_corpus_text(model), judged_queries(data)
         documents = encoder.encode_corpus(data, corpus_text)
         queries = np.asarray(encoder.encode_queries(data, judged))

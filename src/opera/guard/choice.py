@@ -212,7 +212,7 @@ class Guard:
             prepared, model = self.prepared, self.prepared.model.trained
             settings, data = prepared.settings, prepared.data.with_splits
             encoder = encoder_of(model, settings)
-            if prepared.is_static:
+            if prepared.ranks_all:
                 fine_tuned.put_into(model)
                 tuned_best = best_documents(encoder, data, settings)
             else:

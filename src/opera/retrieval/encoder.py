@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from opera.core.arrays import IntArray, normalise, slices
+from opera.core.arrays import IntArray, slices
 from opera.core.errors import ModelError, SettingError
 from opera.core.processes import (
     cached_by_all,
@@ -39,14 +39,10 @@ from opera.retrieval.device import (
     pick_device,
     resolve_precision,
 )
+from opera.retrieval.kinds import KindName, encoding_kind_of
+from opera.retrieval.kinds.dense import is_static, reads_vectors
 from opera.retrieval.locate import Model, run_passages
-from opera.retrieval.models import (
-    is_static,
-    lengths_of,
-    load_model,
-    reads_vectors,
-    set_lengths,
-)
+from opera.retrieval.models import lengths_of, load_model, set_lengths
 from opera.retrieval.passages import DocumentVectors, Passages, advised_passage, split_corpus
 from opera.retrieval.prompts import (
     LENGTH_SETTINGS,
@@ -57,16 +53,9 @@ from opera.retrieval.prompts import (
     set_prompts,
     warn_of_missing_prompts,
 )
-from opera.retrieval.vectors import (
-    SUFFIX,
-    Embeddings,
-    NearestDocuments,
-    Shards,
-    Vectors,
-    write_shard,
-)
+from opera.retrieval.vectors import BestDocuments, Shards, Vectors
 
-EmbeddingParts: TypeAlias = dict[str, list[NDArray[np.float32]]]
+EmbeddingParts: TypeAlias = dict[str, list[Any]]
 """Embeddings of corpora in memory, part by part, by model and texts."""
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 TOKENS_PER_TEXT = 128
@@ -90,7 +79,8 @@ class Encoder:
     call. Each process encodes complete shards, so their number does not change the result.
 
     Attributes:
-        model: the SentenceTransformer.
+        model: a model of a kind that encodes queries and documents apart.
+        kind: its kind, which decides what an embedding is.
         device: the device of the model.
         precision: ``fp32``, ``bf16`` or ``fp16`` for computing; embeddings are always float32.
         use_cache: whether embeddings of a data set are cached on disk.
@@ -110,6 +100,7 @@ class Encoder:
         memory: EmbeddingParts | None = None,
         passage_tokens: int | None = None,
     ) -> None:
+        self.kind = encoding_kind_of(model)
         self.model, self._token_model, self.batch_size = model, TokenModel(model), batch_size
         self.use_cache = use_cache and may_cache(model)
         self.memory, self.passage_tokens = memory, passage_tokens
@@ -143,8 +134,8 @@ class Encoder:
         prompts = {f"{role}_prompt": self.prompts[role] for role in ROLES}
         return {"similarity": self.similarity, **lengths, **prompts}
 
-    def encode(self, texts: list[str], role: Role) -> NDArray[np.float32]:
-        """Encode a few texts: float32 ``[len(texts), dimension]``.
+    def encode(self, texts: list[str], role: Role) -> Any:
+        """Encode a few texts; for a dense model: float32 ``[len(texts), dimension]``.
 
         Raises:
             ModelError: if an embedding is not finite.
@@ -173,13 +164,12 @@ class Encoder:
             self._encode_rows(source), None if passages is None else passages.starts
         )
 
-    def nearest(
-        self, queries: NDArray[np.float32], data: RetrievalData, depth: int
-    ) -> NearestDocuments:
+    def nearest(self, queries: Any, data: RetrievalData, depth: int) -> BestDocuments:
         """Return a search by the model's similarity for embeddings of queries."""
         passages = self.passages(data)
         doc_rows = None if passages is None else passages.doc_rows
-        return NearestDocuments(queries, data.corpus, depth, self.device, self.similarity, doc_rows)
+        how = depth, self.device, self.similarity, doc_rows
+        return self.kind.nearest(queries, data.corpus, *how)
 
     def encode_queries(self, data: RetrievalData, rows: IntArray) -> Vectors:
         """Encode rows of the query table, or read the cache: float32 ``[n, dimension]``."""
@@ -187,13 +177,13 @@ class Encoder:
 
     def document_parts(
         self, data: RetrievalData, corpus_text: CorpusText
-    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    ) -> Iterator[tuple[int, Any]]:
         """Yield this process's part of the corpus, from :attr:`memory` if it is there.
 
         Each item is the number of a part's first row and its embeddings.
         """
         source = self._source(data, "document", corpus_text)
-        shards = Shards.of(len(source.table))
+        shards = self._shards(len(source.table))
         share = process_range(shards.count, shards.size)
         rows = _cut(np.arange(share.start, share.stop), shards.size)
         first_rows = [int(part[0]) for part in rows]
@@ -202,7 +192,7 @@ class Encoder:
             yield from zip(first_rows, encoding, strict=True)
             return
         key = self.key(corpus_text, source.digest, roles=["document"])
-        encoded: list[NDArray[np.float32]] = []
+        encoded: list[Any] = []
         parts = self.memory.get(key, encoding)
         for first_row, embeddings in zip(first_rows, parts, strict=True):
             encoded.append(embeddings)
@@ -247,32 +237,37 @@ class Encoder:
     def _encode_rows(self, source: TokenSource, rows: IntArray | None = None) -> Vectors:
         """Encode rows of a table, by default all, or read them from the cache."""
         numbers = np.arange(len(source.table)) if rows is None else np.asarray(rows)
-        shards, role = Shards.of(len(numbers)), source.task
+        shards, role = self._shards(len(numbers)), source.task
         if not len(numbers):
-            return np.empty((0, self.dimension), dtype=np.float32)
+            return self.encode([""], role)[:0]
         if not self.use_cache:
             tokens = self._lookup(source)
-            return gather_rows(
-                lambda share: self._parts(source, _cut(numbers[share], shards.size), tokens),
-                len(numbers),
-                shards.size,
+            return self.kind.join(
+                gather_parts(
+                    lambda share: self._parts(source, _cut(numbers[share], shards.size), tokens),
+                    len(numbers),
+                    shards.size,
+                )
             )
 
         def write(folder: Path, names: list[str]) -> None:
             tokens = self._lookup(source, len(numbers) if rows is None else 0)
-            parts = [numbers[shards.rows(int(name.removesuffix(SUFFIX)))] for name in names]
+            parts = [numbers[shards.rows(int(Path(name).stem))] for name in names]
             for name, vectors in zip(names, self._parts(source, parts, tokens), strict=True):
-                write_shard(folder / name, vectors)
+                self.kind.write(folder / name, vectors)
 
         contents = source.digest if rows is None else f"{source.digest}/{rows_digest(rows)}"
         key = [f"shards of {shards.size}", role, source.corpus_text, contents]
-        names = shards.names()
+        names = shards.names(self.kind.suffix)
         folder = cached_by_all("vectors", self.key(*key, roles=[role]), write, names)
-        return Embeddings(folder, shards)
+        return self.kind.stored(folder, shards)
+
+    def _shards(self, count: int) -> Shards:
+        return Shards.of(count, self.kind.most_rows)
 
     def _parts(
         self, source: TokenSource, parts: list[IntArray], tokens: Lookup | None
-    ) -> Iterator[NDArray[np.float32]]:
+    ) -> Iterator[Any]:
         """Yield the embeddings of rows, part by part."""
         hidden = process_index() > 0 or not self._shows_progress
         reads_passages = source.task == "document" and self.passage_tokens is not None
@@ -293,41 +288,29 @@ class Encoder:
         rows: IntArray,
         tokens: Lookup | None,
         done: Callable[[int], object],
-    ) -> NDArray[np.float32]:
-        """Embed rows: float32 ``[len(rows), dimension]``. ``done`` receives counts for progress."""
+    ) -> Any:
+        """Embed rows of a table. ``done`` receives counts for progress."""
         role = source.task
         with autocast(self.precision, self.device):
             if tokens is None:
-                raw = self._embed_texts(self._texts(source, rows), role)
+                texts = self._texts(source, rows)
+                raw = self.kind.encode(self.model, texts, role, self.prompts[role], self.batch_size)
                 done(len(rows))
             else:
                 most_tokens = self.batch_size * TOKENS_PER_TEXT
                 raw = self._token_model.embed(tokens(rows), source.prompt_length, most_tokens, done)
-        bad: IntArray = np.flatnonzero(~np.isfinite(raw).all(axis=1))
-        problem = "holds NaN or infinite values"
+        bad, problem = self.kind.unusable(raw), "holds NaN or infinite values"
         if not bad.size and self.similarity == "cosine":
-            bad, problem = normalise(raw), "is too long or too short to scale to length 1"
+            raw, bad = self.kind.normalise(raw)
+            problem = "is too long or too short to scale to length 1"
         if bad.size:
             text = self._texts(source, rows[bad[:1]])[0]
             raise ModelError(
                 f"the model's embedding of the {role} {text[:60]!r} {problem} "
-                f"({bad.size:,} of {len(raw):,} texts; precision {self.precision}); use "
+                f"({bad.size:,} of {len(rows):,} texts; precision {self.precision}); use "
                 "precision=fp32, or another copy of the model"
             )
         return raw
-
-    def _embed_texts(self, texts: list[str], role: Role) -> NDArray[np.float32]:
-        """Let sentence-transformers embed texts that their token ids do not determine."""
-        encode = self.model.encode_query if role == "query" else self.model.encode_document
-        raw = encode(
-            texts,
-            prompt=self.prompts[role],
-            batch_size=len(texts) if is_static(self.model) else self.batch_size,
-            show_progress_bar=False,
-            convert_to_numpy=True,
-            truncate_dim=None,
-        )
-        return np.array(raw, dtype=np.float32).reshape(len(texts), self.dimension)
 
 
 def open_encoder(
@@ -337,24 +320,33 @@ def open_encoder(
     max_passage_length: int | None = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
-    similarity: str | None = None,
     passages: int | None = None,
+    kind: KindName | None = None,
+    as_in_training: bool = False,
 ) -> Encoder:
     """Load a model and set how it reads texts; ``None`` keeps the setting of the model or its run.
 
-    Warns if a well-known model lacks its prompts.
+    With ``as_in_training``, the similarity is that of training. Warns if a well-known model lacks
+    its prompts.
     """
-    loaded = load_model(model, pick_device())
+    loaded = load_model(model, pick_device(), kind)
     lengths = {"max_query_length": max_query_length, "max_passage_length": max_passage_length}
     if chosen := {name: length for name, length in lengths.items() if length is not None}:
         set_lengths(loaded, {**lengths_of(loaded), **chosen}, chosen)
-    if similarity is not None:
-        loaded.similarity_fn_name = similarity
+    if as_in_training:
+        use_trained_similarity(loaded)
     set_prompts(loaded, query_prompt, document_prompt)
     warn_of_missing_prompts(loaded.prompts, model, query_prompt, document_prompt)
     passages = run_passages(model) if passages is None else passages or None
     check_passages(loaded, passages)
     return Encoder(loaded, precision, passage_tokens=passages)
+
+
+def use_trained_similarity(model: SentenceTransformer) -> None:
+    """Give a model the similarity that training uses."""
+    similarity = encoding_kind_of(model).trained_similarity
+    if similarity is not None:
+        model.similarity_fn_name = similarity
 
 
 def check_passages(model: SentenceTransformer, passages: int | None) -> None:
@@ -381,12 +373,10 @@ def _cut(rows: IntArray, size: int) -> list[IntArray]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
-def gather_rows(
-    parts: Callable[[slice], Iterator[NDArray[np.float32]]], count: int, unit: int
-) -> NDArray[np.float32]:
-    """Let each process compute a range of complete units; return all rows in every process."""
+def gather_parts(parts: Callable[[slice], Iterator[Any]], count: int, unit: int) -> list[Any]:
+    """Let each process compute a range of complete units; return all parts in every process."""
     shares = everywhere(lambda: list(parts(process_range(count, unit))))
-    return np.concatenate([embeddings for share in shares for embeddings in share])
+    return [part for share in shares for part in share]
 
 
 def cached_arrays(

@@ -10,7 +10,7 @@ from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import PLURALS, Encoder
-from opera.retrieval.models import is_static
+from opera.retrieval.kinds.dense import is_static
 from opera.retrieval.passages import advised_passage, uncut_tokenizer
 from opera.retrieval.prompts import Role, length_limit
 

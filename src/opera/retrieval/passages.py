@@ -132,7 +132,7 @@ class DocumentVectors:
     """The embeddings of documents. A document has one vector, or one per passage.
 
     Attributes:
-        rows: float32 ``[rows, dimension]``, in memory or on disk.
+        rows: float32 ``[rows, dimension]``, or rows of another kind; in memory or on disk.
         starts: int64 ``[documents + 1]``, the first row of each document, then the number of rows;
             ``None`` if row i is document i.
     """
@@ -146,26 +146,26 @@ class DocumentVectors:
     def select(self, doc_rows: IntArray) -> DocumentVectors:
         """Return the vectors of some documents, in memory."""
         if self.starts is None:
-            return DocumentVectors(np.array(self.rows[doc_rows]))
+            return DocumentVectors(in_memory(self.rows[doc_rows]))
         counts = np.diff(self.starts)[doc_rows]
         rows = self.rows[concatenated_ranges(self.starts[doc_rows], counts)]
-        return DocumentVectors(np.array(rows), np.cumsum([0, *counts]))
+        return DocumentVectors(in_memory(rows), np.cumsum([0, *counts]))
 
     def first_rows(self) -> Vectors:
         """Return one vector per document: that of its first passage."""
         return self.rows if self.starts is None else self.rows[self.starts[:-1]]
 
-    def similarities(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
+    def similarities(self, queries: Any) -> NDArray[np.float32]:
         """Return the product of each query and the best passage of each document.
 
         The result is float32 ``[queries, documents]``.
         """
         if self.starts is None:
-            return np.asarray(queries @ self.rows[:].T)
+            return products(queries, self.rows[:])
         best = np.empty((len(queries), len(self)), dtype=np.float32)
         for documents in self._blocks():
             starts = self.starts[documents.start : documents.stop + 1]
-            scores = queries @ self.rows[int(starts[0]) : int(starts[-1])].T
+            scores = products(queries, self.rows[int(starts[0]) : int(starts[-1])])
             np.maximum.reduceat(scores, starts[:-1] - starts[0], axis=1, out=best[:, documents])
         return best
 
@@ -203,7 +203,7 @@ class DocumentVectors:
                 if not have_length_1:
                     vectors = vectors.copy()  # the slice may be a view
                     normalise(vectors)
-                cosines = queries[pairs] @ vectors.T
+                cosines = products(queries[pairs], vectors)
                 highest = cosines.max(axis=1)
                 is_better = highest > cosine[pairs]
                 cosine[pairs] = np.maximum(highest, cosine[pairs])
@@ -215,6 +215,20 @@ class DocumentVectors:
         self, queries: NDArray[np.float32], rows: IntArray, have_length_1: bool
     ) -> NDArray[np.float32]:
         vectors = self.rows[rows]
+        if not isinstance(vectors, np.ndarray):
+            return np.asarray(vectors.pair_products(queries))
         if not have_length_1:
             normalise(vectors)
         return np.asarray(np.einsum("pd,pd->p", queries, vectors))
+
+
+def products(queries: Any, rows: Any) -> NDArray[np.float32]:
+    """Return the score of each query and row, float32 ``[queries, rows]``, of any kind of rows."""
+    if isinstance(rows, np.ndarray):
+        return np.asarray(queries @ rows.T)
+    return np.asarray(rows.products(queries))
+
+
+def in_memory(rows: Any) -> Any:
+    """Return rows that no file stands behind."""
+    return np.array(rows) if isinstance(rows, np.ndarray) else rows

@@ -26,7 +26,8 @@ from opera.retrieval.device import (
     pick_device,
     resolve_precision,
 )
-from opera.retrieval.encoder import cached_arrays, gather_rows, rows_digest
+from opera.retrieval.encoder import cached_arrays, gather_parts, rows_digest
+from opera.retrieval.kinds import KINDS
 from opera.retrieval.models import load_safely
 
 BATCH, CHUNK = 64, 2048
@@ -128,7 +129,7 @@ class Reranker:
 
         def scores() -> NDArray[np.float32]:
             self.model.to(self.device)
-            scored = gather_rows(parts, pairs.shape[1], CHUNK)
+            scored = np.concatenate(gather_parts(parts, pairs.shape[1], CHUNK))
             self.model.to("cpu")
             return scored
 
@@ -156,7 +157,7 @@ def open_reranker(
     )
     length = None if max_length is None else whole_number(max_length, "max_length", 8)
     options = {"max_length": length, "activation_fn": torch.nn.Identity()}
-    model = load_safely(CrossEncoder, expand_user(spec, "reranker"), "cpu", _check, **options)
+    model = load_safely(KINDS["reranker"], expand_user(spec, "reranker"), "cpu", _check, **options)
     return Reranker(model, **prompts)
 
 

@@ -35,7 +35,7 @@ from opera.retrieval.measures import Ranking
 from opera.retrieval.passages import DocumentVectors
 from opera.retrieval.prompts import with_data_prompt
 from opera.retrieval.vectors import (
-    NearestDocuments,
+    BestDocuments,
     exact_search,
     first_dimensions,
     tiles,
@@ -89,7 +89,7 @@ def search_mapped(
 
 def _search_parts(
     parts: Iterable[tuple[int, NDArray[np.float32]]],
-    searches: Mapping[int, NearestDocuments],
+    searches: Mapping[int, BestDocuments],
     cut: Callable[[NDArray[np.float32], int], NDArray[np.float32]],
 ) -> dict[int, Ranking]:
     """Search this process's parts of a corpus for each size, and merge the processes' results."""

@@ -76,7 +76,7 @@ class AllowedValues(NamedTuple):
 
 PARTS = "\0"
 MODULES = (
-    r"sentence_transformers\.([\w.]+\.)?(BoW|CLIPModel|CNN|Dense|Dropout|LSTM|LayerNorm|MLMTransformer|"
+    r"sentence_transformers\.([\w.]+\.)?(BoW|CLIPModel|CNN|Dense|Dropout|LSTM|LayerNorm|MLMTransformer|MultiVectorMask|"
     r"Normalize|Pooling|Router|Asym|SparseAutoEncoder|SparseStaticEmbedding|SpladePooling|"
     r"StaticEmbedding|Transformer|WeightedLayerPooling|WordEmbeddings|WordWeights)"
 )

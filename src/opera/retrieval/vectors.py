@@ -31,8 +31,8 @@ from opera.retrieval.measures import Ranking
 
 SUFFIX = ".npy"
 
-Vectors: TypeAlias = "NDArray[np.float32] | Embeddings"
-"""Vectors in memory or on disk, indexed by row numbers and slices."""
+Vectors: TypeAlias = "NDArray[np.float32] | Embeddings | Any"
+"""Rows in memory or on disk, indexed by row numbers and slices; of dense models, vectors."""
 
 MOST_ROWS = 16_384
 """Most rows of a shard, so that a killed process repeats little."""
@@ -56,17 +56,17 @@ class Shards:
     size: int
 
     @classmethod
-    def of(cls, count: int) -> Shards:
-        """Return the shards of a table with ``count`` rows."""
+    def of(cls, count: int, most_rows: int = MOST_ROWS) -> Shards:
+        """Return the shards of a table with ``count`` rows, each with at most ``most_rows``."""
         size = 1 << max(0, -(-count // SHARDS) - 1).bit_length()
-        return cls(count, min(max(size, LEAST_ROWS), MOST_ROWS))
+        return cls(count, min(max(size, LEAST_ROWS), most_rows))
 
     def __len__(self) -> int:
         return max(1, -(-self.count // self.size))
 
-    def names(self) -> list[str]:
+    def names(self, suffix: str = SUFFIX) -> list[str]:
         """Return the file names, in order."""
-        return [f"{number:06d}{SUFFIX}" for number in range(len(self))]
+        return [f"{number:06d}{suffix}" for number in range(len(self))]
 
     def rows(self, number: int) -> slice:
         """Return the rows of a shard."""
@@ -162,21 +162,104 @@ DISTANCES = {"manhattan": 1, "euclidean": 2}
 NO_DOCUMENT = complex(-np.inf, -1)
 
 
-class NearestDocuments:
+class BestDocuments:
     """The best documents of each query so far; for equal scores, the greater document id wins.
 
     A candidate is a complex number: its real part is the score, its imaginary part the rank of the
     document's id. NumPy sorts complex numbers by the real part first.
 
     Args:
-        query_embeddings: float32 ``[n, dimension]``.
+        queries: the number of queries.
         documents: the corpus, for its ids.
         depth: number of documents to keep per query.
+        doc_rows: int64 ``[passages]``, the document of each row, which is ranked by its best
+            passage; ``None`` if row i belongs to document i.
+    """
+
+    def __init__(
+        self,
+        queries: int,
+        documents: TextTable,
+        depth: int,
+        doc_rows: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.n_queries, self._id_rank, self._doc_rows = queries, documents.id_rank, doc_rows
+        self._depth = min(depth, len(documents))
+        self._best = np.full((queries, self._depth), NO_DOCUMENT)
+
+    def add(self, first: int, tile: Any) -> None:
+        """Search a tile of the corpus from row ``first`` on."""
+        raise NotImplementedError
+
+    def add_scores(self, first: int, queries: slice, scores: NDArray[np.float32]) -> None:
+        """Keep the best of some queries' scores ``[queries, rows]`` from row ``first`` on."""
+        best, of_rows = self._best[queries], torch.from_numpy(scores)
+        ranks, of_documents = self._ranks(first, len(of_rows[0])), self._best_scores(of_rows, first)
+        exact = np.zeros(len(best), dtype=np.float32)
+        rows, columns = _reaching(scores, self._bounds(best, of_documents, exact))
+        _keep_scored(best, scores, ranks, rows, columns, self._doc_rows is not None)
+
+    def _ranks(self, first: int, count: int) -> IntArray:
+        """Return the ranks of the document ids of ``count`` rows."""
+        rows = slice(first, first + count)
+        return self._id_rank[rows if self._doc_rows is None else self._doc_rows[rows]]
+
+    def _best_scores(self, scores: torch.Tensor, first: int) -> torch.Tensor:
+        """Return the best score of each document ``[queries, documents]`` in a block of rows from
+        ``first`` on.
+        """
+        if self._doc_rows is None:
+            return scores
+        documents = torch.from_numpy(self._doc_rows[first : first + scores.shape[1]])
+        positions = (documents - documents[0]).to(scores.device).expand(len(scores), -1)
+        shape = len(scores), int(documents[-1] - documents[0]) + 1
+        lowest = torch.full(shape, -torch.inf, device=scores.device)
+        return lowest.scatter_reduce(1, positions, scores, "amax")
+
+    def _bounds(
+        self,
+        best: NDArray[np.complex128],
+        of_documents: torch.Tensor,
+        errors: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """Return the score that a document needs to be among the best of each query.
+
+        ``of_documents`` are the best scores of the documents in the block, within ``errors``.
+        """
+        least = best[:, 0].real.astype(np.float32)  # -inf below k documents so far
+        bounds = least - errors
+        if self._depth < of_documents.shape[1] and np.isneginf(least).any():
+            worst = torch.topk(of_documents, self._depth, dim=1).values[:, -1].cpu().numpy()
+            bounds = np.maximum(bounds, worst - 2 * errors)
+        return bounds
+
+    def merge_processes(self) -> None:
+        """Merge the best documents of all processes' tiles; all processes must call this."""
+        for queries in slices(self.n_queries, QUERIES):
+            part = self._best[queries]
+            candidates = np.concatenate(everywhere(partial(np.copy, part)), axis=1)
+            if self._doc_rows is not None:  # processes may share the passages of a document
+                candidates = _best_of_each(candidates)
+            least = candidates.shape[1] - self._depth
+            part[:] = np.partition(candidates, least, axis=1)[:, least:]
+
+    def ranking(self) -> Ranking:
+        """Return ``n`` rows, best first; -1 and -inf if there are too few documents."""
+        best = np.sort(self._best, axis=1)[:, ::-1]
+        row_of = np.full(len(self._id_rank) + 1, -1, dtype=np.int32)  # NO_DOCUMENT is the last
+        row_of[self._id_rank] = np.arange(len(self._id_rank), dtype=np.int32)
+        return Ranking(row_of[best.imag.astype(np.int64)], best.real.astype(np.float32))
+
+
+class NearestDocuments(BestDocuments):
+    """The best documents of each query by their embeddings.
+
+    Args:
+        query_embeddings: float32 ``[n, dimension]``.
+        documents, depth, doc_rows: as for :class:`BestDocuments`.
         device: the device that multiplies.
         similarity: a ``similarity_fn_name`` of sentence-transformers; for the cosine, embeddings
             must have length 1.
-        doc_rows: int64 ``[passages]``, the document of each embedding, which is ranked by its best
-            passage; ``None`` if embedding i belongs to document i.
     """
 
     def __init__(
@@ -188,18 +271,11 @@ class NearestDocuments:
         similarity: str = "cosine",
         doc_rows: NDArray[np.int64] | None = None,
     ) -> None:
-        self._norm = DISTANCES.get(similarity, 0)
+        super().__init__(len(query_embeddings), documents, depth, doc_rows)
+        self._norm, self._device = DISTANCES.get(similarity, 0), device
         self._queries = np.require(query_embeddings, np.float32, ["C", "W"])
         self._on_device = torch.from_numpy(self._queries).to(device)
-        self._id_rank, self._device, self._doc_rows = documents.id_rank, device, doc_rows
-        self._depth = min(depth, len(documents))
-        self._best = np.full((len(self._queries), self._depth), NO_DOCUMENT)
         self._query_lengths = torch.linalg.vector_norm(self._on_device, dim=1).cpu().numpy()
-
-    @property
-    def n_queries(self) -> int:
-        """The number of queries."""
-        return len(self._queries)
 
     def add(self, first: int, tile: NDArray[np.float32]) -> None:
         """Search a tile of the embeddings, float32 ``[rows, dimension]``, from row ``first`` on.
@@ -211,8 +287,7 @@ class NearestDocuments:
             return
         use_torch_threads()
         tile = np.require(tile, np.float32, ["C", "W"])
-        rows = slice(first, first + len(tile))
-        ranks = self._id_rank[rows if self._doc_rows is None else self._doc_rows[rows]]
+        ranks = self._ranks(first, len(tile))
         has_passages = self._doc_rows is not None
         documents = torch.from_numpy(tile).to(self._on_device.device)
         errors = self._errors(documents)
@@ -250,18 +325,6 @@ class NearestDocuments:
             )
         return queries @ documents.T
 
-    def _best_scores(self, scores: torch.Tensor, first: int) -> torch.Tensor:
-        """Return the best score of each document ``[queries, documents]`` in a block of rows from
-        ``first`` on.
-        """
-        if self._doc_rows is None:
-            return scores
-        documents = torch.from_numpy(self._doc_rows[first : first + scores.shape[1]])
-        positions = (documents - documents[0]).to(scores.device).expand(len(scores), -1)
-        shape = len(scores), int(documents[-1] - documents[0]) + 1
-        lowest = torch.full(shape, -torch.inf, device=scores.device)
-        return lowest.scatter_reduce(1, positions, scores, "amax")
-
     def _candidates(
         self,
         best: NDArray[np.complex128],
@@ -269,37 +332,13 @@ class NearestDocuments:
         of_documents: torch.Tensor,
         errors: NDArray[np.float32],
     ) -> tuple[IntArray, IntArray]:
-        """Return rows and columns of the scores ``[queries, rows]`` that may be the best.
-
-        ``of_documents`` are the best scores of the documents in the block.
-        """
-        least = best[:, 0].real.astype(np.float32)  # -inf below k documents so far
-        bounds = least - errors
-        if self._depth < of_documents.shape[1] and np.isneginf(least).any():
-            worst = torch.topk(of_documents, self._depth, dim=1).values[:, -1].cpu().numpy()
-            bounds = np.maximum(bounds, worst - 2 * errors)
+        """Return rows and columns of the scores ``[queries, rows]`` that may be the best."""
+        bounds = self._bounds(best, of_documents, errors)
         if self._device == "cpu":
             return _reaching(scores.numpy(), bounds)
         reached = scores >= torch.from_numpy(bounds).to(scores.device)[:, None]
         rows, columns = (indices.cpu().numpy() for indices in reached.nonzero(as_tuple=True))
         return rows, columns
-
-    def merge_processes(self) -> None:
-        """Merge the best documents of all processes' tiles; all processes must call this."""
-        for queries in slices(len(self._queries), QUERIES):
-            part = self._best[queries]
-            candidates = np.concatenate(everywhere(partial(np.copy, part)), axis=1)
-            if self._doc_rows is not None:  # processes may share the passages of a document
-                candidates = _best_of_each(candidates)
-            least = candidates.shape[1] - self._depth
-            part[:] = np.partition(candidates, least, axis=1)[:, least:]
-
-    def ranking(self) -> Ranking:
-        """Return ``n`` rows, best first; -1 and -inf if there are too few documents."""
-        best = np.sort(self._best, axis=1)[:, ::-1]
-        row_of = np.full(len(self._id_rank) + 1, -1, dtype=np.int32)  # NO_DOCUMENT is the last
-        row_of[self._id_rank] = np.arange(len(self._id_rank), dtype=np.int32)
-        return Ranking(row_of[best.imag.astype(np.int64)], best.real.astype(np.float32))
 
 
 def _best_of_each(candidates: NDArray[np.complex128]) -> NDArray[np.complex128]:
@@ -356,13 +395,36 @@ def _is_less(one, other):  # type: ignore[no-untyped-def]
     return one.real < other.real or (one.real == other.real and one.imag < other.imag)
 
 
+@cached_njit(inline="always")
+def _insert(heap, candidate, has_passages):  # type: ignore[no-untyped-def]
+    """Put a candidate into a heap, whose first candidate is the lowest, if it is better than that.
+
+    With ``has_passages``, a document is kept once.
+    """
+    size, hole, accepted = len(heap), 0, _is_less(heap[0], candidate)
+    if accepted and has_passages:
+        for position in range(size):
+            if heap[position].imag == candidate.imag:
+                hole = position
+        accepted = heap[hole].imag != candidate.imag or _is_less(heap[hole], candidate)
+    if accepted:
+        child = 2 * hole + 1
+        while child < size:
+            if child + 1 < size and _is_less(heap[child + 1], heap[child]):
+                child += 1
+            if not _is_less(heap[child], candidate):
+                break
+            heap[hole] = heap[child]
+            hole, child = child, 2 * child + 1
+        heap[hole] = candidate
+
+
 @cached_njit(parallel=True, nogil=True, fastmath={"reassoc"})
 def _keep(best, queries, documents, ranks, rows, columns, norm, has_passages):  # type: ignore[no-untyped-def]
     """Score pairs in float64, and keep the best documents of each query.
 
     Args:
-        best: complex128 ``[queries, depth]``, changed in place: a heap per query, whose first
-            candidate is the lowest.
+        best: complex128 ``[queries, depth]``, changed in place: a heap per query.
         queries: float32 ``[queries, dimension]``.
         documents: float32 ``[documents, dimension]``.
         ranks: the ranks of the documents' ids.
@@ -373,33 +435,27 @@ def _keep(best, queries, documents, ranks, rows, columns, norm, has_passages):  
     """
     starts = np.searchsorted(rows, np.arange(len(best) + 1))
     for row in prange(len(best)):
-        heap, size = best[row], best.shape[1]
         for pair in range(starts[row], starts[row + 1]):
             document = columns[pair]
             score = _score(queries[row], documents[document], norm)
-            candidate = complex(score, ranks[document])
-            if not _is_less(heap[0], candidate):
-                continue
-            hole = 0
-            if has_passages:
-                for position in range(size):
-                    if heap[position].imag == candidate.imag:
-                        hole = position
-                if heap[hole].imag == candidate.imag and not _is_less(heap[hole], candidate):
-                    continue
-            child = 2 * hole + 1
-            while child < size:
-                if child + 1 < size and _is_less(heap[child + 1], heap[child]):
-                    child += 1
-                if not _is_less(heap[child], candidate):
-                    break
-                heap[hole] = heap[child]
-                hole, child = child, 2 * child + 1
-            heap[hole] = candidate
+            _insert(best[row], complex(score, ranks[document]), has_passages)
 
 
-def exact_search(nearest: NearestDocuments, embeddings: Vectors) -> Ranking:
-    """Search all embeddings, float32 ``[rows, dimension]``, in this process alone."""
+@cached_njit(parallel=True, nogil=True)
+def _keep_scored(best, scores, ranks, rows, columns, has_passages):  # type: ignore[no-untyped-def]
+    """Keep the best documents of each query; as :func:`_keep`, with exact scores float32
+    ``[queries, documents]``.
+    """
+    starts = np.searchsorted(rows, np.arange(len(best) + 1))
+    for row in prange(len(best)):
+        for pair in range(starts[row], starts[row + 1]):
+            document = columns[pair]
+            candidate = complex(scores[row, document], ranks[document])
+            _insert(best[row], candidate, has_passages)
+
+
+def exact_search(nearest: BestDocuments, embeddings: Vectors) -> Ranking:
+    """Search all embeddings ``[rows, dimension]`` in this process alone."""
     for first, tile in tiles(embeddings, slice(0, len(embeddings)), nearest.n_queries):
         nearest.add(first, tile)
     return nearest.ranking()
@@ -412,7 +468,7 @@ def tiles(
 
     A tile of a large table on disk is part of a shard, and is not copied.
     """
-    size = max(1, TILE_BYTES // (4 * documents.shape[1]))
+    size = max(1, TILE_BYTES // row_bytes(documents))
     starts = range(share.start, share.stop, size)
     hidden = n_queries * len(documents) < 2e9 or process_index() > 0
     for first in with_progress(starts, "searching", len(starts), "parts", hidden=hidden):
@@ -421,6 +477,12 @@ def tiles(
             yield from documents.within_shards(rows)
         else:
             yield first, documents[rows]
+
+
+def row_bytes(documents: Vectors) -> int:
+    """Return the mean size of a row in memory."""
+    values = getattr(documents, "items_per_row", 0) or documents.shape[1]
+    return max(1, int(4 * values))
 
 
 def first_dimensions(

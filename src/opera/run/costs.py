@@ -147,7 +147,7 @@ def corpus_passes(prepared: Prepared, steps: int) -> dict[str, float]:
     is_reduced = fraction < 1.0
     in_memory = not is_reduced and not static
     # the corpus is chosen by a ranking, which a transformer predicts from half of this corpus
-    ranking = is_reduced * (1.0 if static else fraction / 2)
+    ranking = is_reduced * (1.0 if prepared.ranks_all else fraction / 2)
     choosing = ranking + fraction * (len(FINE if static else COARSE) - 1)
     before = {"evaluate_dev": 1.0, "evaluate_before": static}
     after = {

@@ -29,6 +29,7 @@ from opera.guard.rule import (
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import Evaluation, KeywordSearch, evaluate_encoder, evaluate_hybrid
 from opera.retrieval.keywords import POOL
+from opera.retrieval.kinds.dense import is_static
 from opera.retrieval.locate import (
     Model,
     data_and_model,
@@ -40,7 +41,6 @@ from opera.retrieval.locate import (
     with_run_splits,
 )
 from opera.retrieval.measures import Measure, parse_measures
-from opera.retrieval.models import is_static
 from opera.retrieval.prompts import with_data_prompt
 
 

@@ -35,8 +35,9 @@ from opera.retrieval.evaluation import (
     query_difficulty,
     relevant_columns,
 )
+from opera.retrieval.kinds.dense import reads_vectors
 from opera.retrieval.measures import FULL_MEASURES
-from opera.retrieval.models import load_model, reads_vectors
+from opera.retrieval.models import load_model
 from opera.run.check import Checked
 from opera.run.costs import time_run
 from opera.run.session import PHASES, Session, announce, new_record

@@ -24,7 +24,7 @@ from opera.data.pairs import DecidedPairs, TrainingPairs
 from opera.data.qrels import DocumentLists, Qrels
 from opera.encoder import TokenSource
 from opera.methods import Method, PairScores
-from opera.retrieval.models import reads_vectors
+from opera.retrieval.kinds.dense import reads_vectors
 from opera.retrieval.passages import DocumentVectors, Passages
 from opera.retrieval.prompts import ROLES, Role, prompt_for
 from opera.retrieval.vectors import Vectors

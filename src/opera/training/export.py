@@ -144,7 +144,7 @@ def _score_pairs(
 
     model, pairs = inputs.model, qrels.pairs()
     assert model is not None
-    encoder = open_encoder(model, **with_data_prompt(settings, loaded, model), similarity="cosine")
+    encoder = open_encoder(model, **with_data_prompt(settings, loaded, model), as_in_training=True)
     corpus_text = run_corpus_text(model)
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
@@ -236,7 +236,7 @@ def mine(
     check_range(mining, len(loaded.corpus))
     from opera.retrieval.encoder import open_encoder
 
-    encoder = open_encoder(model, **with_data_prompt(settings, loaded, model), similarity="cosine")
+    encoder = open_encoder(model, **with_data_prompt(settings, loaded, model), as_in_training=True)
     miner, pairs = Miner.of(encoder, loaded, run_corpus_text(model), mining), qrels.pairs()
     known = KnownPositives.of(loaded, qrels.query_rows, pairs)
     mined = miner.mine(qrels.query_rows, pairs, known, seed)
@@ -325,7 +325,7 @@ def _score_by_teacher(
     text: CorpusText = "title_text"
     if inputs.model is not None:
         settings = with_data_prompt(settings, data, inputs.model)
-        encoder = open_encoder(inputs.model, **settings, similarity="cosine")
+        encoder = open_encoder(inputs.model, **settings, as_in_training=True)
         text = run_corpus_text(inputs.model)
     known = KnownPositives.of(data, qrels.query_rows, qrels.pairs())
     if isinstance(inputs.negatives, int) and encoder is not None:

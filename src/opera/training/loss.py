@@ -29,6 +29,7 @@ from opera.data.copies import teacher_by_text
 from opera.encoder import TokenModel
 from opera.labels.estimate import calibrated
 from opera.retrieval.device import gather_columns, gather_embeddings
+from opera.retrieval.kinds import encoding_kind_of
 from opera.training.build import TrainingSet
 from opera.training.sampler import Batch, Observations, Sampler
 
@@ -103,6 +104,11 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         self.temperature = resolved(settings.temperature)
         self.known, self.masks = negatives.known, settings.mask_known_positives
         self.sizes = settings.matryoshka or ()
+        self.kind = encoding_kind_of(bare_model(model))
+        self.penalty_weights = (
+            settings.query_regularizer_weight,
+            settings.document_regularizer_weight,
+        )
         self.negatives_are_random = negatives.kind in RANDOM_KINDS
         self.reads_passages = training_set.passages is not None
         if self.reads_passages:
@@ -118,7 +124,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     def similarity(self, queries: Tensor, documents: Tensor) -> Tensor:
         """Return the model's similarity of embeddings ``[m, ...]`` and ``[M, ...]``: float
         ``[m, M]``."""
-        return bare_model(self.model).similarity(queries, documents)
+        return self.kind.compare(bare_model(self.model), queries, documents)
 
     @abstractmethod
     def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first_column: int) -> Tensor:
@@ -168,7 +174,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             return TokenModel(self.model, may_pack=self.packs).embed_columns(
                 [(features["input_ids"], features["prompt_length"]) for features in columns]
             )
-        return [self.model(features)["sentence_embedding"] for features in columns]
+        return [self.kind.forward(self.model, features) for features in columns]
 
     def _model_inputs(self, sentence_features: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the model's inputs for each column, which the gradient cache cuts into passes."""
@@ -207,8 +213,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         device = embeddings[0].device
         # Similarities are float32, even those of embeddings in half precision.
         with torch.autocast(device.type, enabled=False):
-            query_embeddings, *columns = (at_least_float32(column) for column in embeddings)
-            document_embeddings = torch.cat([gather_embeddings(column) for column in columns])
+            query_embeddings, *columns = map(at_least_float32, embeddings)
+            document_embeddings = self.kind.join_columns(list(map(gather_embeddings, columns)))
             marked = self.known.among_negatives(
                 batch.queries[batch.local], batch.doc_rows, batch.local.start
             )
@@ -221,8 +227,16 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             for size in self.sizes:
                 shorter = self.similarity(query_embeddings[:, :size], document_embeddings[:, :size])
                 losses = losses + self.batch_losses(shorter, excluded, batch)
+            penalty = self._penalty(query_embeddings, columns)
         weights = torch.from_numpy(batch.weights[batch.local]).to(device)
-        return (losses * weights).mean() / (1 + len(self.sizes))
+        return (losses * weights).mean() / (1 + len(self.sizes)) + penalty
+
+    def _penalty(self, queries: Tensor, columns: Sequence[Tensor]) -> Tensor | float:
+        """Return the weighted penalties of the embeddings of queries and documents."""
+        parts = queries, self.kind.join_columns(columns)
+        penalties = map(self.kind.penalty, parts)
+        weighted = zip(self.penalty_weights, penalties, strict=True)
+        return sum(weight * penalty for weight, penalty in weighted if penalty is not None)
 
     def _observe(self, batch: Batch, similarity: Tensor, losses: Tensor, known: Tensor) -> None:
         """Report each pair's similarity, loss ``[m]`` and p-value, from ``similarity [m, M]`` and

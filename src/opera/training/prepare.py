@@ -21,7 +21,13 @@ from opera.core.terminal import log
 from opera.data import Mixture, RetrievalData
 from opera.identity import run_identity
 from opera.retrieval.device import pick_device
-from opera.retrieval.encoder import EmbeddingParts, Encoder, check_passages
+from opera.retrieval.encoder import (
+    EmbeddingParts,
+    Encoder,
+    check_passages,
+    use_trained_similarity,
+)
+from opera.retrieval.kinds.dense import is_static, reads_vectors
 from opera.retrieval.locate import (
     Model,
     is_loaded,
@@ -34,7 +40,6 @@ from opera.retrieval.models import (
     add_lora,
     checkpoint_gradients,
     has_lora,
-    is_static,
     lengths_of,
     load_model,
     lora_parameters,
@@ -42,7 +47,6 @@ from opera.retrieval.models import (
     model_kind,
     parameter_count,
     quiet_libraries,
-    reads_vectors,
     set_dropout,
     set_lengths,
     with_separate_settings,
@@ -91,6 +95,12 @@ class Prepared:
     def is_static(self) -> bool:
         """Whether a static model or an adapter trains, which takes seconds."""
         return self.situation.model not in TRANSFORMERS
+
+    @property
+    def ranks_all(self) -> bool:
+        """Whether the guard encodes all documents with the fine-tuned model. A linear map predicts
+        the vectors of other models."""
+        return self.is_static or self.situation.kind != "dense"
 
     @property
     def refits(self) -> bool:
@@ -186,6 +196,7 @@ def load_and_check(
         device=model.encoder.device,
         processes=processes,
         lora=settings.lora is not None,
+        kind=model.encoder.kind.name,
         known_documents=run_data.known_on_dev,
     )
     smaller = tuple(size for size in sizes if size < dimension) or None  # the full size is implied
@@ -301,7 +312,7 @@ def _text_encoders(
     Returns:
         ``encoder``, ``base_as_saved`` and ``overridden`` of :class:`RunModel`.
     """
-    model = load_model(source, pick_device())
+    model = load_model(source, pick_device(), settings.kind, settings.seed)
     if has_lora(model):
         raise ModelError(
             f"{model_title(source)}: has LoRA matrices that are not merged, which OPERA cannot "
@@ -311,7 +322,7 @@ def _text_encoders(
     lengths = {name: getattr(settings, name) for name in lengths_of(model)}
     set_lengths(model, lengths, settings.model_fields_set)
     set_prompts(model, settings.query_prompt, settings.document_prompt)
-    model.similarity_fn_name = "cosine"
+    use_trained_similarity(model)
     warn_of_missing_prompts(model.prompts, source, settings.query_prompt, settings.document_prompt)
     if settings.dropout is not None:
         set_dropout(model, settings.dropout)

@@ -8,7 +8,7 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 
 from opera.adapter.model import encode_all
-from opera.retrieval.encoder import Encoder
+from opera.retrieval.encoder import Encoder, use_trained_similarity
 from opera.retrieval.models import with_separate_settings
 from opera.retrieval.prompts import Role
 from opera.retrieval.vectors import Vectors
@@ -44,7 +44,7 @@ def encode_texts(
     """Encode the distinct queries and positives of a data set with the prompts of training, or read
     the cache."""
     was_training, encoder = model.training, Encoder(with_separate_settings(model))
-    encoder.model.similarity_fn_name = "cosine"
+    use_trained_similarity(encoder.model)
     query, document = (prompt_of(prompts, data_set.name, name) for name in data_set.columns[:2])
     encoder.prompts = {"query": query, "document": document}
     vectors = encode_all(encoder, data_set.data, "text")

@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from sentence_transformers import (
-    SentenceTransformer,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
-)
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.trainer import BaseTrainer
+from sentence_transformers.base.training_args import BaseTrainingArguments
 from sentence_transformers.util import fullname
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerState
@@ -37,13 +35,9 @@ from opera.encoder import TokenModel
 from opera.labels.estimate import FirstVisits, NoisyLabels, estimate
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.evaluation import evaluate_encoder
-from opera.retrieval.models import (
-    freeze_unused_parameters,
-    has_lora,
-    is_static,
-    loading_model,
-    reads_vectors,
-)
+from opera.retrieval.kinds import Kind, encoding_kind_of
+from opera.retrieval.kinds.dense import is_static, reads_vectors
+from opera.retrieval.models import freeze_unused_parameters, has_lora, loading_model
 from opera.retrieval.prompts import prompt_for
 from opera.retrieval.trust import check_model_folder
 from opera.run_folder.folder import SAMPLER_FILE, Run, RunWriter
@@ -66,8 +60,8 @@ TRAINED_FILE = "trained.safetensors"
 """All trainable parameters, in a checkpoint."""
 
 
-class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
-    """Trains on the batches of a sampler.
+class OperaTrainer(BaseTrainer):  # type: ignore[misc]
+    """Trains on the batches of a sampler; :func:`trainer_class` makes it the trainer of a kind.
 
     accelerate does not prepare the data loader, because it would read a batch ahead of the lag. The
     trainer's ``_prepare_inputs`` moves batches to the device.
@@ -152,9 +146,15 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         """Skip the automatic model card; the run writes one with its measures."""
 
 
+@cache
+def trainer_class(kind: type[Kind]) -> type[OperaTrainer]:
+    """Return OPERA's trainer for a kind of models."""
+    return type("OperaTrainer", (OperaTrainer, kind.trainer_class), {})
+
+
 def training_arguments(
     settings: TrainSettings, model: SentenceTransformer, checkpoints: Path
-) -> SentenceTransformerTrainingArguments:
+) -> BaseTrainingArguments:
     """Convert OPERA's settings to the trainer's arguments.
 
     Args:
@@ -166,7 +166,7 @@ def training_arguments(
         SettingError: if transformers rejects a value.
     """
     try:
-        arguments = SentenceTransformerTrainingArguments(
+        arguments = encoding_kind_of(model).arguments_class(
             **{**(settings.trainer or {}), **fixed_arguments(settings, model, checkpoints)}
         )
         Trainer.get_optimizer_cls_and_kwargs(arguments, model)
@@ -344,7 +344,7 @@ def train(
     dataset, collator = make_dataset(model, training_set, settings)
     loss: InBatchLoss = LOSSES.find(settings.loss)(model, training_set, sampler, settings)
     trace, stopper, saved = Trace(sampler, run), Stopper(), SamplerCallback([sampler])
-    trainer = OperaTrainer(
+    trainer = trainer_class(loss.kind)(
         model=model,
         args=training_arguments(settings, model, run.checkpoints),
         train_dataset=dataset,
@@ -357,7 +357,7 @@ def train(
     checkpoint = _resume(saved, trace) if resume else None
     resumed_from = sampler.trained_steps
     try:
-        with TokenModel(model, may_pack=loss.packs).packing():
+        with TokenModel(model, may_pack=loss.packs).packing(), loss.kind.training(model):
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     finally:
         stopper.close()

@@ -2,16 +2,105 @@
 
 from __future__ import annotations
 
-from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainingArguments
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
 
-from opera.retrieval.kinds.base import KINDS, Kind
+import numpy as np
+import torch
+from sentence_transformers import (
+    MultiVectorEncoder,
+    MultiVectorEncoderTrainer,
+    MultiVectorEncoderTrainingArguments,
+)
+from sentence_transformers.base.modules import Dense
+from torch import Tensor
+from torch.nn import functional as F
+
+from opera.core.arrays import IntArray
+from opera.retrieval.kinds.base import KINDS
+from opera.retrieval.kinds.ragged import RaggedKind
+from opera.retrieval.kinds.rows import TokenRows
 
 
-class MultiVector(Kind):
-    """A text is a vector per token; the score of a pair is MaxSim: each query token takes its best match."""
+class MultiVector(RaggedKind):
+    """A text is a vector per token; the score of a pair is MaxSim: each token of the query takes
+    its best match."""
 
     name, title = "multi-vector", "multi-vector model"
     model_class, arguments_class = MultiVectorEncoder, MultiVectorEncoderTrainingArguments
+    trainer_class = MultiVectorEncoderTrainer
+    similarities = ("maxsim", "meanmaxsim")
+    rows_class, most_rows, output = TokenRows, 1024, "token_embeddings"
+
+    @classmethod
+    def forward(cls, model: Any, features: dict[str, Any]) -> Tensor:
+        """Return the vectors of tokens, float ``[m, tokens, dimension + 1]``; the last value is 0
+        for tokens that do not count, else 1."""
+        outputs = model(features, task=features.get("task"))
+        mask = outputs["attention_mask"].to(outputs[cls.output].dtype)[..., None]
+        return torch.cat([outputs[cls.output] * mask, mask], -1)
+
+    @staticmethod
+    def join_columns(columns: Sequence[Tensor]) -> Tensor:
+        """Return several columns, padded to the same number of tokens."""
+        longest = max(column.shape[1] for column in columns)
+        padded = [F.pad(column, (0, 0, 0, longest - column.shape[1])) for column in columns]
+        return torch.cat(padded)
+
+    @staticmethod
+    def compare(model: Any, queries: Tensor, documents: Tensor) -> Tensor:
+        """Return MaxSim, or with ``meanmaxsim`` its mean over the tokens of a query."""
+        counts = queries[..., -1]
+        products = torch.einsum("qad,mtd->qmat", queries[..., :-1], documents[..., :-1])
+        left_out = documents[None, :, None, :, -1] == 0
+        best = products.masked_fill(left_out, -torch.inf).amax(-1)
+        scores: Tensor = (best * counts[:, None]).sum(-1)
+        if model.similarity_fn_name == "meanmaxsim":
+            scores = scores / counts.sum(1)[:, None]
+        return scores
+
+    @staticmethod
+    def encode(
+        model: Any,
+        texts: list[str],
+        role: Literal["query", "document"],
+        prompt: str,
+        batch_size: int,
+    ) -> TokenRows:
+        """Return the vectors of tokens. With ``meanmaxsim``, those of a query are divided by their
+        number, so that MaxSim is the mean over its tokens."""
+        encode = model.encode_query if role == "query" else model.encode_document
+        of_texts = encode(
+            texts,
+            prompt=prompt,
+            batch_size=batch_size,
+            show_progress_bar=False,
+            convert_to_numpy=True,
+            save_to_cpu=True,
+        )
+        dimension = int(model.get_embedding_dimension())
+        vectors = [of_text if len(of_text) else np.zeros((1, dimension)) for of_text in of_texts]
+        counts = np.array([len(of_text) for of_text in vectors])
+        joined = np.concatenate(vectors).astype(np.float32)
+        if role == "query" and model.similarity_fn_name == "meanmaxsim":
+            joined /= np.repeat(counts, counts)[:, None].astype(np.float32)
+        return TokenRows(joined.astype(np.float16), np.cumsum([0, *counts]))
+
+    @staticmethod
+    def has_head(model: Any, folder: Path) -> bool:
+        """Whether the model has a projection that does not come from the files of ColBERT."""
+        config = folder / "config.json"
+        names = json.loads(config.read_text()).get("architectures") if config.is_file() else None
+        return "HF_ColBERT" not in (names or []) and any(
+            isinstance(module, Dense) for module in model
+        )
+
+    @staticmethod
+    def normalise(rows: TokenRows) -> tuple[TokenRows, IntArray]:
+        """Return the rows: a model scales its vectors itself."""
+        return rows, np.empty(0, dtype=np.int64)
 
 
 KINDS[MultiVector.name] = MultiVector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentence_transformers import CrossEncoder, CrossEncoderTrainingArguments
+from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
 
 from opera.retrieval.kinds.base import KINDS, Kind
 
@@ -12,6 +12,7 @@ class Reranker(Kind):
 
     name, title = "reranker", "reranker (a cross-encoder)"
     model_class, arguments_class = CrossEncoder, CrossEncoderTrainingArguments
+    trainer_class = CrossEncoderTrainer
 
 
 KINDS[Reranker.name] = Reranker
