@@ -123,12 +123,13 @@ def _as_dict(result: Evaluation) -> dict[str, Any]:
         "bm25": result.bm25 and result.bm25.measures,
         "hybrid": result.hybrid and result.hybrid.measures,
         "keyword_weights": result.keyword_weights,
+        "index": result.index,
     }
 
 
 def _print_evaluation(screen: Screen, title: str, result: Evaluation) -> None:
     """Print a row per measure, with columns for keyword search and for both together."""
-    from opera.core.figures import few_queries, in_points, mean_intervals
+    from opera.core.figures import few_queries, in_points, index_sentence, mean_intervals
 
     intervals = mean_intervals(result.per_query)
     searches = (("BM25", result.bm25), ("model + BM25", result.hybrid))
@@ -146,6 +147,8 @@ def _print_evaluation(screen: Screen, title: str, result: Evaluation) -> None:
     screen.table(("measure", "value", "95% interval", *others), rows)
     for data_set, weight in result.keyword_weights.items():
         screen.lines(f"weight of keyword search in {data_set}: {weight:g}")
+    if result.index:
+        screen.lines(index_sentence(result.index))
     screen.lines(few_queries(len(result.query_ids), result.split))
 
 

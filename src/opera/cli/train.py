@@ -286,15 +286,18 @@ def print_next(screen: Screen, run: Run, grid: Path | None = None) -> None:
 
 def how_to_use(run: Run) -> str:
     """Return the lines of Python that load the final model."""
+    from opera.retrieval.locate import model_type_in
+
     if run.settings["query_vectors"] is not None:
         return (
             f"import adapter  # {run.model_path / 'adapter.py'}; copy it with adapter.npz\n"
             "queries = adapter.queries(vectors)"
         )
+    model_class = model_type_in(run.model_path)
     index_note = "\n# document embeddings are unchanged: an existing index stays valid"
     return (
-        "from sentence_transformers import SentenceTransformer\n"
-        f"model = SentenceTransformer({str(run.model_path)!r})\n"
+        f"from sentence_transformers import {model_class}\n"
+        f"model = {model_class}({str(run.model_path)!r})\n"
         'embeddings = model.encode_query(["your question"])'
         + (index_note if run.settings["adapter"] == "query" else "")
     )

@@ -128,3 +128,19 @@ def column(model: str, measure: str) -> str:
 def trainer_key(measure: str) -> str:
     """Return the name of a dev measure in the trainer's logs: ``eval_nDCG@10``."""
     return f"eval_{measure}"
+
+
+def index_sentence(final: Mapping[str, float], base: Mapping[str, float] | None = None) -> str:
+    """Describe the size of a model's index, and of the base model's if it has the same parts."""
+    before = base if base and base.keys() == final.keys() else None
+    parts = (
+        f"{name} {_rounded(before[name])} -> {_rounded(value)}"
+        if before is not None
+        else f"{name} {_rounded(value)}"
+        for name, value in final.items()
+    )
+    return f"The index: {', '.join(parts)}."
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -48,6 +48,7 @@ class Evaluation:
         bm25: the results of keyword search, if it was measured too.
         hybrid: the results of the model fused with keyword search, if they were measured too.
         keyword_weights: the weight of keyword search in ``hybrid``, by the name of the data set.
+        index: the size of the index, by name, of a sparse or multi-vector model.
     """
 
     split: str
@@ -60,6 +61,7 @@ class Evaluation:
     bm25: Evaluation | None = None
     hybrid: Evaluation | None = None
     keyword_weights: dict[str, float] = field(default_factory=dict)
+    index: dict[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name} {in_points(value)}" for name, value in self.measures.items())

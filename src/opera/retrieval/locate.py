@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shlex
 import sys
@@ -16,6 +17,7 @@ import numpy as np
 from opera.core.arguments import expand_user
 from opera.core.environment import missing
 from opera.core.errors import DataError, InputError, ModelError, SettingError
+from opera.core.files import read_text
 from opera.core.terminal import log
 from opera.data import Mixture, RetrievalData, Source, files_read, load_all
 from opera.data.loading import load_stored
@@ -117,6 +119,17 @@ def locate_model(spec: Model) -> Path | str:
             "(sentence-transformers) nor config.json (transformers)"
         )
     return folder
+
+
+def model_type_in(folder: Path) -> str:
+    """Return the class of sentence-transformers that loads the model of a folder.
+
+    Raises:
+        OSError, ValueError: if the file that says so cannot be read.
+    """
+    path = folder / "config_sentence_transformers.json"
+    content = json.loads(read_text(path)) if path.is_file() else {}
+    return str(content.get("model_type", "SentenceTransformer"))
 
 
 def inputs_of(data: Source, *models: Model | None) -> list[Path]:

@@ -33,7 +33,6 @@ from opera.retrieval.kinds import (
     Sparse,
     encoding_kind_in,
     encoding_kind_of,
-    kind_in,
 )
 from opera.retrieval.kinds.dense import is_static, reads_vectors
 from opera.retrieval.locate import MINILM, SPLADE_TINY, Model, is_loaded, locate_model, model_title
@@ -130,7 +129,7 @@ def load_model(
             loaded model.
         device: device to load it on.
         kind: of the loaded model, by name; by default that of the folder. If the folder holds
-            another kind, the model may get a new head, as :func:`has_new_head` tells.
+            another kind, the model may get a new head, as :func:`adds_head` tells.
         seed: of a new head.
 
     Raises:
@@ -171,11 +170,40 @@ def check_similarity(model: SentenceTransformer, title: str) -> None:
         )
 
 
-def has_new_head(spec: Model, model: SentenceTransformer) -> bool:
-    """Whether loading a model from its folder added a head without trained weights."""
-    folder = None if is_loaded(spec) else locate_model(spec)
-    kind = encoding_kind_of(model)
-    return isinstance(folder, Path) and kind_in(folder) is not kind and kind.has_head(model, folder)
+def adds_head(spec: Model, name: KindName | None) -> bool:
+    """Whether loading a model as a kind adds weights that only training sets.
+
+    Raises:
+        ModelError: as :func:`load_model`.
+    """
+    if name is None or is_loaded(spec):
+        return False
+    kind, folder = KINDS[name], _folder_of(spec)
+    if not issubclass(kind, EncodingKind) or _kind_of_folder(spec, folder) is kind:
+        return False
+    return kind.adds_head(folder, _architectures(folder))
+
+
+def _folder_of(spec: str | Path) -> Path:
+    """Return the folder of a model, which is downloaded if need be.
+
+    Raises:
+        ModelError: if there is no such model.
+    """
+    located = locate_model(spec)
+    if isinstance(located, Path):
+        return located
+    try:
+        return download_model(located, SentenceTransformer.default_huggingface_organization)
+    except Exception as error:  # libraries raise many types
+        hint = f"; it is not a folder either ('{MINILM}' needs no network)"
+        raise ModelError(f"{located}: cannot be loaded: {first_line_of(error)}{hint}") from error
+
+
+def _architectures(folder: Path) -> list[str]:
+    """Return the architectures that a transformer's configuration names."""
+    config = folder / "config.json"
+    return (json.loads(read_text(config)).get("architectures") or []) if config.is_file() else []
 
 
 def _check(model: SentenceTransformer, missing: list[str], title: str, folder: Path) -> None:
@@ -325,20 +353,21 @@ def quiet_libraries() -> None:
 
 
 def _kind_of_folder(spec: str | Path, folder: Path) -> type[EncodingKind]:
-    """Return the kind of a model in a folder. Log that a masked language model, which does not say
-    what it is, can also be sparse."""
+    """Return the kind of a model in a folder."""
     if str(spec) == SPLADE_TINY:
         return Sparse
-    kind, config = encoding_kind_in(folder), folder / "config.json"
-    if config.is_file() and not (folder / "modules.json").is_file():
-        architectures = json.loads(read_text(config)).get("architectures") or []
-        if any(name.endswith("ForMaskedLM") for name in architectures):
-            log.info(
-                "note: %s is a masked language model: OPERA uses it as a dense model; --kind "
-                "sparse uses it as a sparse one",
-                spec,
-            )
-    return kind
+    return encoding_kind_in(folder)
+
+
+def _note_masked_language_model(folder: Path, title: str) -> None:
+    if not (folder / "modules.json").is_file() and any(
+        name.endswith("ForMaskedLM") for name in _architectures(folder)
+    ):
+        log.info(
+            "note: %s is a masked language model: OPERA uses it as a dense model; --kind sparse "
+            "uses it as a sparse one",
+            title,
+        )
 
 
 def load_safely(
@@ -367,6 +396,8 @@ def load_safely(
         check_model_folder(folder)
         if kind is None:
             kind = _kind_of_folder(spec, folder)
+            if kind is KINDS["dense"]:
+                _note_masked_language_model(folder, str(located))
             title = kind.title
         safe = {"trust_remote_code": False, "local_files_only": True}
         with loading_model() as missing:

@@ -16,12 +16,13 @@ from opera.core.arguments import MOST, number, text, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError, raise_first
 from opera.core.processes import everywhere, process_range
-from opera.data import RetrievalData, Source, load_data
+from opera.data import Mixture, RetrievalData, Source, load_data
 from opera.data.loading import named_source
 from opera.data.relation import check_string
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, cached_arrays, open_encoder, rows_digest
 from opera.retrieval.keywords import POOL, Fusion, KeywordIndex
+from opera.retrieval.kinds import Dense
 from opera.retrieval.locate import (
     Model,
     data_and_model,
@@ -59,14 +60,38 @@ def rank_by_size(
     the search reads the documents while they are encoded.
     """
     queries = encoder.encode_queries(data, query_rows)[:]
-    if encoder.use_cache:
-        rows = encoder.encode_corpus(data, corpus_text).rows
-        parts = tiles(rows, process_range(len(rows), UNIT), len(queries))
-    else:
-        parts = encoder.document_parts(data, corpus_text)
+    parts = _corpus_parts(encoder, data, corpus_text, len(queries))
     cut = partial(first_dimensions, length_1=encoder.similarity == "cosine")
     searches = {size: encoder.nearest(cut(queries, size), data, depth) for size in sizes}
     return _search_parts(parts, searches, cut)
+
+
+def _corpus_parts(
+    encoder: Encoder, data: RetrievalData, corpus_text: CorpusText, n_queries: int
+) -> Iterable[tuple[int, Any]]:
+    """Yield this process's part of the corpus, with first rows, from the cache if it is used."""
+    if not encoder.use_cache:
+        return encoder.document_parts(data, corpus_text)
+    rows = encoder.encode_corpus(data, corpus_text).rows
+    return tiles(rows, process_range(len(rows), UNIT), n_queries)
+
+
+def index_facts(
+    encoder: Encoder, mixture: Mixture, split: str, corpus_text: CorpusText
+) -> dict[str, float]:
+    """Describe the size of an index of the corpus, and the judged queries of a split; empty for a
+    dense model. All processes must call this."""
+    kind = encoder.kind
+    if kind is Dense:
+        return {}
+    queries, documents = [], list[NDArray[np.int64]]()
+    for data in mixture.data_sets:
+        rows = data.judged_qrels(split).query_rows if split in data.splits else np.empty(0, int)
+        queries.append(kind.counts(encoder.encode_queries(data, rows)[:]))
+        parts = _corpus_parts(encoder, data, corpus_text, 0)
+        count = sum(kind.counts(part) for _, part in parts)
+        documents += [shared for shared in everywhere(partial(np.asarray, count)) if shared.ndim]
+    return kind.facts(np.sum(queries, axis=0), np.sum(documents, axis=0))
 
 
 def search_mapped(

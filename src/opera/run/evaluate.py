@@ -42,6 +42,7 @@ from opera.retrieval.locate import (
 )
 from opera.retrieval.measures import Measure, parse_measures
 from opera.retrieval.prompts import with_data_prompt
+from opera.retrieval.search import index_facts
 
 
 @with_group(ModelArguments)
@@ -102,6 +103,7 @@ def evaluate(
     encoder = open_encoder(model, **with_data_prompt(settings, joined, model))
     corpus_text = run_corpus_text(run)
     result = evaluate_encoder(encoder, prepared, split, parsed, corpus_text)
+    result = replace(result, index=index_facts(encoder, prepared, split, corpus_text))
     keywords = KeywordSearch.of(prepared, corpus_text, hybrid or bm25)
     if keywords is not None:
         result = replace(result, bm25=keywords.evaluate(prepared, split, parsed))

@@ -22,7 +22,7 @@ from opera.core.files import replace_file
 from opera.core.terminal import command_line, counted
 from opera.data.names import DataName, command_words, source_title, without_folders
 from opera.data.retrieval_data import counts_in_words
-from opera.retrieval.locate import MINILM
+from opera.retrieval.locate import MINILM, model_type_in
 from opera.run_folder.folder import CARD_FILE, RECIPE_FILE
 from opera.run_folder.record import RunRecord
 from opera.run_folder.summary import RunSummary, headlines
@@ -56,8 +56,8 @@ Training read {query_length} of a query and {document_length} of a document. It 
 ## Use
 
 ```python
-from sentence_transformers import SentenceTransformer
-model = SentenceTransformer("{folder}")
+from sentence_transformers import {model_class}
+model = {model_class}("{folder}")
 scores = model.similarity(model.encode_query(["a question"]), model.encode_document(["a document"]))
 ```
 
@@ -134,6 +134,7 @@ def write_model_card(folder: Path, summary: RunSummary) -> None:
         document_length=_length(settings["max_passage_length"]),
         passages="" if settings.get("passages") is None else _passages(settings),
         folder=EXAMPLE_FOLDER,
+        model_class=model_type_in(folder),
         query_prompt=_prompt(settings["query_prompt"]),
         document_prompt=_prompt(settings["document_prompt"]),
         note="  # normalised only" if settings["adapter"] != "both" else "",

@@ -173,6 +173,7 @@ def new_record(prepared: Prepared, folder: Path) -> RunRecord:
             source=model_title(prepared.model.source),
             fingerprint=encoder.fingerprint,
             parameters=prepared.model.n_parameters,
+            head_of=prepared.settings.kind if prepared.model.has_new_head else None,
         ),
         device=describe_device(encoder.device),
         processes=prepared.processes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -38,6 +39,7 @@ from opera.retrieval.evaluation import (
 from opera.retrieval.kinds.dense import reads_vectors
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
+from opera.retrieval.search import index_facts
 from opera.run.check import Checked
 from opera.run.costs import time_run
 from opera.run.session import PHASES, Session, announce, new_record
@@ -239,6 +241,7 @@ def _measure_base(session: Session) -> tuple[Evaluation, dict[str, Any]]:
     prepared, data = session.prepared, session.prepared.data.with_splits
     with session.phase("evaluate_before"):
         base = _on_test(prepared.model.base_as_saved, prepared)
+        base = _with_index(prepared.model.base_as_saved, prepared, base)
         columns = {
             "query_id": base.query_ids,
             **relevant_columns(data.joined, "test"),
@@ -304,10 +307,16 @@ def _save_and_measure(
             final_encoder = encoder_of(
                 model, prepared.settings, embeddings=embeddings, use_cache=keeps
             )
-            final = _on_test(final_encoder, prepared)
+            final = _with_index(final_encoder, prepared, _on_test(final_encoder, prepared))
     if mixing_weight == 1:
         results["fine_tuned"] = final
     return {**results, "final": final}, final_encoder
+
+
+def _with_index(encoder: Encoder, prepared: Prepared, result: Evaluation) -> Evaluation:
+    """Add the size of the index to an evaluation on test."""
+    data, corpus_text = prepared.data.with_splits, prepared.settings.corpus_text
+    return replace(result, index=index_facts(encoder, data, "test", corpus_text))
 
 
 def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:

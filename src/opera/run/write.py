@@ -101,6 +101,7 @@ def write_results(
         "noisy_labels": _noisy_labels(fit),
         "guard": guard,
         "matryoshka": sizes or None,
+        "index": {"base": base.index, "final": final.index} if final.index else None,
         "sets": _by_set(session.record.sets or [], fit, results) or None,
         "cutoffs": fit_cutoffs(final.ranking.scores[:, 0], final.per_query["Success@1"] > 0),
     }

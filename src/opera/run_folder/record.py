@@ -50,11 +50,13 @@ class ModelRecord(RecordPart):
         source: the user's name for the model.
         fingerprint: SHA-256 of its weights and of everything else that decides an embedding.
         parameters: the number of parameters.
+        head_of: the kind of the model that trained, if it adds a new head to the base model.
     """
 
     source: str
     fingerprint: str
     parameters: int
+    head_of: str | None = None
 
 
 class NegativesRecord(RecordPart):
@@ -335,6 +337,8 @@ class RunRecord(RecordPart):
         training: the record of the training; ``None`` until it is done.
         guard: the λ that the guard chose, and why; ``None`` before, and with ``guard=false``.
         keywords: the weight of keyword search, and why; ``None`` without keyword search or guard.
+        index: the size of the index of the base and the final model, by name; ``None`` for a dense
+            model.
         matryoshka: measures of each size of the setting ``matryoshka``, the largest first; ``None``
             without the setting.
         sets: the record of each data set if there are several, else ``None``.
@@ -362,6 +366,7 @@ class RunRecord(RecordPart):
     training: TrainingRecord | None = None
     guard: GuardRecord | None = None
     keywords: KeywordsRecord | None = None
+    index: dict[str, dict[str, float]] | None = None
     matryoshka: list[SizeRecord] | None = None
     sets: list[SetRecord] | None = None
     cutoffs: CutoffRecord | None = None

@@ -24,6 +24,7 @@ from opera.core.figures import (
     SUCCESS,
     column,
     in_points,
+    index_sentence,
     mean_interval,
     points,
 )
@@ -142,7 +143,7 @@ class RunSummary:
             "measures": self.measures,
             "changes": {name: vars(change) for name, change in self.changes.items()},
             **self.record.model_dump(
-                include={"guard", "noisy_labels", "matryoshka", "sets", "cutoffs"}
+                include={"guard", "noisy_labels", "index", "matryoshka", "sets", "cutoffs"}
             ),
         }
 
@@ -194,8 +195,10 @@ def headlines(summary: RunSummary) -> list[str]:
         base, final = means["base"], means["final"]
         lines += [
             f"{_values(PRIMARY, base, final, final - base)} on {queries}.",
-            "The final model: the fine-tuned weights; the guard is off.",
+            f"The final model: the fine-tuned weights; {no_guard(summary.record)}.",
         ]
+    if summary.record.index is not None:
+        lines.append(index_sentence(summary.record.index["final"], summary.record.index["base"]))
     if summary.bm25 is not None:
         lines.append(_keyword_sentence(summary, means))
     if (compared := summary.bm25_compared) is not None:
@@ -205,6 +208,16 @@ def headlines(summary: RunSummary) -> list[str]:
             f"{in_points(means['bm25'])} against {in_points(means['final'])} on {queries}.",
         )
     return [*lines, f"{next_step_sentence(summary)}."]
+
+
+def no_guard(record: RunRecord) -> str:
+    """Say why a run has no guard, without the full stop."""
+    if record.model.head_of is None:
+        return "the guard is off"
+    return (
+        f"the {record.model.head_of} model has a new head, so the base model is measured as a "
+        "dense model, and there is nothing to mix"
+    )
 
 
 def successes_sentence(summary: RunSummary) -> str:

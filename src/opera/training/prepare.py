@@ -17,7 +17,7 @@ from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import EncodingSettings, LoraOptions, TrainSettings
 from opera.core.errors import ModelError, SettingError
-from opera.core.terminal import log
+from opera.core.terminal import log, shown
 from opera.data import Mixture, RetrievalData
 from opera.identity import run_identity
 from opera.retrieval.device import pick_device
@@ -27,6 +27,7 @@ from opera.retrieval.encoder import (
     check_passages,
     use_trained_similarity,
 )
+from opera.retrieval.kinds import EncodingKind, KindName, encoding_kind_of
 from opera.retrieval.kinds.dense import is_static, reads_vectors
 from opera.retrieval.locate import (
     Model,
@@ -38,6 +39,7 @@ from opera.retrieval.locate import (
 )
 from opera.retrieval.models import (
     add_lora,
+    adds_head,
     checkpoint_gradients,
     has_lora,
     lengths_of,
@@ -176,6 +178,13 @@ def load_and_check(
         InputError: for invalid input.
     """
     user_recipe, settings = recipe, _with_passages(recipe.train, model_source)
+    if new_head := adds_head(model_source, settings.kind):
+        log.info(
+            "note: a %s model gets a new head, so the guard is off, and the base model is measured "
+            "as a dense model",
+            settings.kind,
+        )
+        settings = settings.model_copy(update={"guard": False})
     recipe = recipe.model_copy(update={"train": settings})
     settings.explicit_batch_size(processes)  # raises errors early
     run_data = prepare_data(mixture, recipe)
@@ -183,20 +192,21 @@ def load_and_check(
     if prompt is not None and settings.query_vectors is None and settings.query_prompt is None:
         checked = TrainSettings.parse({"query_prompt": prompt}).query_prompt
         settings = settings.model_copy(update={"query_prompt": checked})
-    model = prepare_model(model_source, settings, run_data.with_splits.joined)
+    model = prepare_model(model_source, settings, run_data.with_splits.joined, new_head)
     sizes, dimension = settings.matryoshka or (), model.encoder.dimension
     if max(sizes, default=0) > dimension:
         raise SettingError(
             f"matryoshka={sizes[0]}: the embeddings have {dimension} dimensions; pass smaller "
             "numbers"
         )
+    _check_kind(encoding_kind_of(model.trained), settings, processes)
     situation = Situation(
         queries=run_data.all_queries,
         model=model_kind(model.trained),
         device=model.encoder.device,
         processes=processes,
         lora=settings.lora is not None,
-        kind=model.encoder.kind.name,
+        kind=encoding_kind_of(model.trained).name,
         known_documents=run_data.known_on_dev,
     )
     smaller = tuple(size for size in sizes if size < dimension) or None  # the full size is implied
@@ -205,6 +215,33 @@ def load_and_check(
     run_data = replace(run_data, negatives=negatives)
     used = recipe.model_copy(update={"train": resolved})
     return Prepared(user_recipe, used, situation, run_data, model)
+
+
+def _check_kind(kind: type[EncodingKind], settings: TrainSettings, processes: int) -> None:
+    """Reject settings that a kind of model does not have.
+
+    Raises:
+        SettingError: with the setting and the reason.
+    """
+    is_dense, has_tokens = kind.name == "dense", kind.name == "multi-vector"
+    problems = (
+        (
+            not is_dense and settings.adapter_kind is not None,
+            "adapter",
+            "maps one vector per text with it",
+        ),
+        (not is_dense and settings.matryoshka is not None, "matryoshka", "cuts only dense vectors"),
+        (has_tokens and settings.gradient_cache is not None, "gradient_cache", "has none for them"),
+        (has_tokens and settings.passages is not None, "passages", "has none for them"),
+    )
+    for is_problem, name, reason in problems:
+        if is_problem:
+            raise SettingError(
+                f"{name}={shown(getattr(settings, name))}: the model is a {kind.title}, and OPERA "
+                f"{reason}; remove the setting"
+            )
+    if has_tokens and processes > 1:
+        raise SettingError(f"{processes} processes: OPERA trains a {kind.title} in one process")
 
 
 def _with_passages(settings: TrainSettings, model: Model) -> TrainSettings:
@@ -228,12 +265,14 @@ class RunModel:
         source: the user's model.
         trained: the model to train.
         base: the base model below an adapter, which does not train; ``None`` without an adapter.
-        encoder: the base model with the run's settings: lengths, prompts and cosine.
+        encoder: the base model with the run's settings: lengths, prompts and similarity.
         base_as_saved: the base model with its folder's settings, for the evaluation before
             training; ``encoder`` itself if the settings are equal. Both share the weights.
         trained_before: hashes of the queries that earlier runs trained the base model on.
         overridden: the settings that the run changes and saves with the final model: the folder's
             value and the run's value, by name.
+        has_new_head: whether ``trained`` is the base model with a new head. Then the base model is
+            dense, and does not share its weights.
     """
 
     source: Model
@@ -243,6 +282,7 @@ class RunModel:
     base_as_saved: Encoder
     trained_before: NDArray[np.uint64]
     overridden: dict[str, tuple[Any, Any]]
+    has_new_head: bool = False
 
     @property
     def n_parameters(self) -> int:
@@ -258,8 +298,12 @@ class RunModel:
         return {f"{role}_prompt": prompt for role, prompt in self.encoder.prompts.items()}
 
 
-def prepare_model(source: Model, settings: TrainSettings, data: RetrievalData) -> RunModel:
+def prepare_model(
+    source: Model, settings: TrainSettings, data: RetrievalData, new_head: bool = False
+) -> RunModel:
     """Load the model, or a model's vectors from files. Create the adapter, if the settings ask.
+
+    With ``new_head``, the model to train is another copy, of the kind of the settings.
 
     Raises:
         InputError: if the model cannot be loaded, or a setting does not fit it.
@@ -269,9 +313,13 @@ def prepare_model(source: Model, settings: TrainSettings, data: RetrievalData) -
         encoder = base_as_saved = _file_encoder(settings, data)
         overridden = dict[str, tuple[Any, Any]]()
     else:
-        encoder, base_as_saved, overridden = _text_encoders(source, settings)
+        encoder, base_as_saved, overridden = _text_encoders(
+            source, settings, "dense" if new_head else settings.kind
+        )
     model = encoder.model
-    if model.truncate_dim is not None:
+    if new_head:
+        model = _text_encoders(source, settings, settings.kind)[0].model
+    if getattr(model, "truncate_dim", None) is not None:
         raise ModelError(
             f"{model_title(source)}: cuts its embeddings to {model.truncate_dim} dimensions "
             "(truncate_dim), but training uses all; save the model without truncate_dim, and train "
@@ -292,7 +340,8 @@ def prepare_model(source: Model, settings: TrainSettings, data: RetrievalData) -
         _add_lora(trained, source, settings.lora_options, settings.seed)
     origin = None if reads_files else origin_of(source)
     trained_before = np.empty(0, dtype=np.uint64) if origin is None else origin.queries
-    return RunModel(source, trained, base, encoder, base_as_saved, trained_before, overridden)
+    before = encoder, base_as_saved, trained_before, overridden
+    return RunModel(source, trained, base, *before, new_head)
 
 
 def _file_encoder(settings: TrainSettings, data: RetrievalData) -> Encoder:
@@ -305,14 +354,14 @@ def _file_encoder(settings: TrainSettings, data: RetrievalData) -> Encoder:
 
 
 def _text_encoders(
-    source: Model, settings: TrainSettings
+    source: Model, settings: TrainSettings, kind: KindName | None
 ) -> tuple[Encoder, Encoder, dict[str, tuple[Any, Any]]]:
     """Load the model.
 
     Returns:
         ``encoder``, ``base_as_saved`` and ``overridden`` of :class:`RunModel`.
     """
-    model = load_model(source, pick_device(), settings.kind, settings.seed)
+    model = load_model(source, pick_device(), kind, settings.seed)
     if has_lora(model):
         raise ModelError(
             f"{model_title(source)}: has LoRA matrices that are not merged, which OPERA cannot "

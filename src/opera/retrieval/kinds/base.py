@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers.base.model import BaseModel
 from sentence_transformers.base.trainer import BaseTrainer
 from sentence_transformers.base.training_args import BaseTrainingArguments
@@ -19,10 +20,10 @@ from opera.core.arrays import IntArray
 from opera.core.errors import ModelError
 from opera.core.terminal import shown
 from opera.data import TextTable
+from opera.retrieval.locate import model_type_in
 from opera.retrieval.vectors import MOST_ROWS, SUFFIX, BestDocuments, Shards
 
 KindName = Literal["dense", "sparse", "multi-vector", "reranker"]
-CONFIGURATION = "config_sentence_transformers.json"
 
 
 class Kind(ABC):
@@ -102,9 +103,24 @@ class EncodingKind(Kind):
         """Return the rows of texts."""
 
     @staticmethod
-    def has_head(model: Any, folder: Path) -> bool:
-        """Whether a model of another kind in the folder got weights that training must set."""
+    def adds_head(folder: Path, architectures: Sequence[str]) -> bool:
+        """Whether the kind adds weights that only training sets to a model of another kind.
+
+        Args:
+            folder: of the model.
+            architectures: of its transformer, as its ``config.json`` names them.
+        """
         return False
+
+    @staticmethod
+    def counts(rows: Any) -> NDArray[np.int64]:
+        """Count what an index stores for rows; the counts of several rows are added."""
+        return np.zeros(0, dtype=np.int64)
+
+    @staticmethod
+    def facts(queries: NDArray[np.int64], documents: NDArray[np.int64]) -> dict[str, float]:
+        """Describe the size of an index by the :meth:`counts` of queries and documents."""
+        return {}
 
     @staticmethod
     @abstractmethod
@@ -193,12 +209,10 @@ def kind_in(folder: Path) -> type[Kind]:
         ModelError: for an unknown type.
         OSError, ValueError: if the file cannot be read.
     """
-    path = folder / CONFIGURATION
-    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    model_type = content.get("model_type", "SentenceTransformer")
+    model_type = model_type_in(folder)
     for kind in KINDS.values():
         if kind.model_class.__name__ == model_type:
             return kind
     raise ModelError(
-        f"{path}: model_type: must be a model of sentence-transformers, got {shown(model_type)}"
+        f"{folder}: model_type: must be a model of sentence-transformers, got {shown(model_type)}"
     )

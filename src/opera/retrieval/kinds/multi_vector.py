@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import (
     MultiVectorEncoder,
     MultiVectorEncoderTrainer,
     MultiVectorEncoderTrainingArguments,
 )
-from sentence_transformers.base.modules import Dense
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -78,7 +77,6 @@ class MultiVector(RaggedKind):
             batch_size=batch_size,
             show_progress_bar=False,
             convert_to_numpy=True,
-            save_to_cpu=True,
         )
         dimension = int(model.get_embedding_dimension())
         vectors = [of_text if len(of_text) else np.zeros((1, dimension)) for of_text in of_texts]
@@ -89,13 +87,25 @@ class MultiVector(RaggedKind):
         return TokenRows(joined.astype(np.float16), np.cumsum([0, *counts]))
 
     @staticmethod
-    def has_head(model: Any, folder: Path) -> bool:
-        """Whether the model has a projection that does not come from the files of ColBERT."""
-        config = folder / "config.json"
-        names = json.loads(config.read_text()).get("architectures") if config.is_file() else None
-        return "HF_ColBERT" not in (names or []) and any(
-            isinstance(module, Dense) for module in model
+    def adds_head(folder: Path, architectures: Sequence[str]) -> bool:
+        """Whether the model gets a projection; ColBERT's and transformers' own models have one."""
+        return not any(
+            name == "HF_ColBERT" or name.endswith("ForRetrieval") for name in architectures
         )
+
+    @staticmethod
+    def counts(rows: TokenRows) -> NDArray[np.int64]:
+        """Count the vectors, the bytes and the texts."""
+        return np.array([len(rows.vectors), rows.vectors.nbytes, len(rows)])
+
+    @staticmethod
+    def facts(queries: NDArray[np.int64], documents: NDArray[np.int64]) -> dict[str, float]:
+        """Return the mean number of vectors per text."""
+        return {
+            "vectors per query": float(queries[0] / max(1, queries[-1])),
+            "vectors per document": float(documents[0] / max(1, documents[-1])),
+            "bytes per document": float(documents[1] / max(1, documents[-1])),
+        }
 
     @staticmethod
     def normalise(rows: TokenRows) -> tuple[TokenRows, IntArray]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sentence_transformers import (
     SparseEncoder,
     SparseEncoderTrainer,
     SparseEncoderTrainingArguments,
 )
-from sentence_transformers.sparse_encoder.modules import SparseAutoEncoder
 from torch import Tensor
 
 from opera.core.arrays import IntArray
@@ -21,6 +22,9 @@ from opera.retrieval.kinds.base import KINDS
 from opera.retrieval.kinds.ragged import RaggedKind
 from opera.retrieval.kinds.rows import SparseRows
 from opera.retrieval.kinds.splade import in_blocks
+
+WORD_BYTES = 8
+"""Size of a word's number and weight on disk."""
 
 
 class Sparse(RaggedKind):
@@ -70,9 +74,29 @@ class Sparse(RaggedKind):
         return SparseRows(csr_array((values, (rows, words.astype(np.int32))), shape=shape))
 
     @staticmethod
-    def has_head(model: Any, folder: Path) -> bool:
-        """Whether the model has a sparse autoencoder; a masked language model needs none."""
-        return any(isinstance(module, SparseAutoEncoder) for module in model)
+    def adds_head(folder: Path, architectures: Sequence[str]) -> bool:
+        """Whether the model gets a sparse autoencoder; a masked language model needs none."""
+        is_masked = any(name.endswith("ForMaskedLM") for name in architectures)
+        return (folder / "modules.json").is_file() or not is_masked
+
+    @staticmethod
+    def counts(rows: SparseRows) -> NDArray[np.int64]:
+        """Count the texts that have each word, and the texts."""
+        with_word = np.bincount(rows.matrix.indices, minlength=rows.shape[1])
+        return np.append(with_word, len(rows))
+
+    @staticmethod
+    def facts(queries: NDArray[np.int64], documents: NDArray[np.int64]) -> dict[str, float]:
+        """Return the mean number of words per text, and FLOPS: the mean number of words that a
+        query and a document share."""
+        fractions = queries[:-1] / max(1, queries[-1]), documents[:-1] / max(1, documents[-1])
+        of_query, of_document = (float(fraction.sum()) for fraction in fractions)
+        return {
+            "words per query": of_query,
+            "words per document": of_document,
+            "FLOPS": float(fractions[0] @ fractions[1]),
+            "bytes per document": WORD_BYTES * of_document,
+        }
 
     @staticmethod
     def normalise(rows: SparseRows) -> tuple[SparseRows, IntArray]:
