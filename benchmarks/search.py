@@ -20,7 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from opera.retrieval.vectors import Embeddings, Shards
+from opera.retrieval.vectors import (
+    Embeddings,
+    Shards,
+)
 
 QUERIES, DIMENSION = 1000, 384
 DEPTHS = (10, 100)
@@ -44,7 +47,9 @@ def opera_search(queries: np.ndarray, vectors: Embeddings) -> Search:
 
     from opera.data import TextTable
     from opera.data.texts import TEXT_SCHEMA
-    from opera.retrieval.vectors import exact_search
+    from opera.retrieval.nearest import (
+        exact_search,
+    )
 
     ids = [f"{number:07d}" for number in range(len(vectors))]
     empty = [""] * len(ids)

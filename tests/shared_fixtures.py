@@ -211,3 +211,11 @@ def trained(tmp_path_factory, beir, static_model) -> Run:
     from small_runs import SMALL
 
     return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("trained") / "run", **SMALL)
+
+
+@pytest.fixture(scope="session")
+def kind_models(tmp_path_factory) -> Path:
+    """A folder with tiny models: ``splade``, ``csr``, ``tokens`` (multi-vector), ``mlm`` and ``reranker``."""
+    from script_kinds import write_models
+
+    return write_models(tmp_path_factory.mktemp("kinds"))

@@ -89,7 +89,9 @@ def measured(run: Run, data: Mixture) -> EncodingRecord:
     """Encode some documents with the final model of a run, and measure the time."""
     from opera.retrieval.device import pick_device  # imports torch
     from opera.retrieval.encoder import Encoder
-    from opera.retrieval.models import load_model
+    from opera.retrieval.models import (
+        load_model,
+    )
 
     corpus = data.joined.corpus
     rows = np.linspace(0, len(corpus) - 1, min(DOCUMENTS, len(corpus))).astype(np.int64)

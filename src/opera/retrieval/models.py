@@ -1,11 +1,10 @@
-"""Load a SentenceTransformer, and configure it. LoRA through peft: add, merge or save matrices."""
+"""Load a model of sentence-transformers, and configure it."""
 
 from __future__ import annotations
 
 import copy
 import json
 import logging
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -17,14 +16,12 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model import BaseModel
-from torch import nn
 from transformers import PreTrainedModel
 
 from opera.config.automatic import ModelKind
-from opera.config.training import LoraOptions
 from opera.core.errors import ModelError, SettingError, is_out_of_memory
 from opera.core.files import read_text
-from opera.core.terminal import first_line_of, log, shortened, shown
+from opera.core.terminal import first_line_of, log, shown
 from opera.retrieval.kinds import (
     KINDS,
     EncodingKind,
@@ -148,8 +145,8 @@ def load_model(
         model = copy.deepcopy(spec).float().to(device)
     else:
         chosen = None if kind is None else KINDS[kind]
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with torch.random.fork_rng():  # a new head comes from torch's global generator
+            torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
             model = load_safely(chosen, spec, device, _check)
     check_similarity(model, model_title(spec))
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
@@ -415,81 +412,3 @@ def load_safely(
             f"{located}: cannot be loaded as a {title}: {first_line_of(error)}{hint}"
         ) from error
     return model
-
-
-NAME = "default"
-"""peft's name for the matrices."""
-
-
-def add_lora(model: SentenceTransformer, options: LoraOptions, seed: int, source: str) -> None:
-    """Freeze the transformer of a model and add trainable matrices, without a change of embeddings.
-
-    The seed initialises the matrices A; B starts as 0. ``source`` is the model's name as the user
-    gave it; peft saves it with the matrices.
-
-    Raises:
-        SettingError: if the model has no transformer or lacks the target layers.
-    """
-    from peft import LoraConfig, TaskType
-
-    if getattr(model[0], "auto_model", None) is None:
-        raise SettingError(
-            "lora: adds matrices to the layers of a transformer, but "
-            f"{type(model[0]).__name__} is not a transformer; leave the setting out"
-        )
-    config = LoraConfig(
-        task_type=TaskType.FEATURE_EXTRACTION,
-        base_model_name_or_path=source,
-        r=options.r,
-        lora_alpha=options.scale,  # type: ignore[arg-type]
-        lora_dropout=options.dropout,
-        target_modules=options.targets,
-    )
-    was_training = model.training
-    with torch.random.fork_rng():  # peft uses the global random state
-        try:
-            model.add_adapter(config, NAME)
-        except ValueError as error:
-            raise SettingError(f"lora: {shortened(' '.join(str(error).split()), 200)}") from None
-    generator = torch.Generator().manual_seed(seed)
-    for name, parameter in model.named_parameters():
-        if "lora_" in name and parameter.any():  # the distribution that peft uses
-            values = nn.init.kaiming_uniform_(
-                torch.empty(parameter.shape), a=math.sqrt(5), generator=generator
-            )
-            parameter.data.copy_(values)
-    model.to(model.device).train(was_training)
-
-
-def has_lora(model: SentenceTransformer) -> bool:
-    """Whether a model has LoRA matrices."""
-    return bool(_layers(model))
-
-
-def lora_parameters(model: SentenceTransformer) -> int:
-    """Count the parameters of the LoRA matrices."""
-    return sum(parameter.numel() for name, parameter in model.named_parameters() if "lora_" in name)
-
-
-@contextmanager
-def merged(model: SentenceTransformer) -> Iterator[None]:
-    """Inside the block, the model is plain: W + alpha/r · B A replaces W and the matrices."""
-    layers, transformer = _layers(model), model[0].auto_model
-    weights = {name: layer.get_base_layer().weight.data for name, layer in layers.items()}
-    configs = transformer.__dict__.pop("peft_config")
-    transformer._hf_peft_config_loaded = False
-    for name, layer in layers.items():
-        base = layer.get_base_layer()
-        base.weight.data = weights[name] + layer.get_delta_weight(NAME).to(weights[name].dtype)
-        model.set_submodule(name, base)
-    try:
-        yield
-    finally:
-        for name, layer in layers.items():
-            layer.get_base_layer().weight.data = weights[name]
-            model.set_submodule(name, layer)
-        transformer._hf_peft_config_loaded, transformer.peft_config = True, configs
-
-
-def _layers(model: SentenceTransformer) -> dict[str, Any]:
-    return {name: module for name, module in model.named_modules() if hasattr(module, "lora_A")}

@@ -33,11 +33,13 @@ from opera.retrieval.locate import (
     run_keyword_weight,
 )
 from opera.retrieval.measures import Ranking
+from opera.retrieval.nearest import (
+    BestDocuments,
+    exact_search,
+)
 from opera.retrieval.passages import DocumentVectors
 from opera.retrieval.prompts import with_data_prompt
 from opera.retrieval.vectors import (
-    BestDocuments,
-    exact_search,
     first_dimensions,
     tiles,
 )

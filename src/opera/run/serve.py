@@ -19,10 +19,12 @@ from opera.labels.review import Item, describe_document
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import TOP_DOCUMENTS
 from opera.retrieval.locate import Model, locate_model
+from opera.retrieval.nearest import (
+    exact_search,
+)
 from opera.retrieval.prompts import ROLES
 from opera.retrieval.search import best_passages, checked_query, keyword_index
 from opera.retrieval.trust import download_model
-from opera.retrieval.vectors import exact_search
 from opera.run.show import LENGTHS, page_values, template
 from opera.run_folder.folder import Run
 
@@ -107,7 +109,9 @@ def open_base(run: Run, base: Model | None) -> Encoder:
         raise ModelError(
             f"{problem}; it is the base model of {run.path}; pass the model with --base"
         ) from None
-    encoder = open_encoder(name, passages=run.settings.get("passages") or 0)
+    has_new_head = run.record.model.head_of is not None
+    kind = None if base is not None or has_new_head else run.settings.get("kind")
+    encoder = open_encoder(name, passages=run.settings.get("passages") or 0, kind=kind)
     for role in ROLES:
         encoder.prompts[role] = encoder.prompts[role] or run.settings.get(f"{role}_prompt") or ""
     return encoder

@@ -27,7 +27,9 @@ from opera.methods import Method, PairScores
 from opera.retrieval.kinds.dense import reads_vectors
 from opera.retrieval.passages import DocumentVectors, Passages
 from opera.retrieval.prompts import ROLES, Role, prompt_for
-from opera.retrieval.vectors import Vectors
+from opera.retrieval.vectors import (
+    Vectors,
+)
 from opera.training.documents import DocumentPool, KnownPositives
 from opera.training.negatives import (
     ListedNegatives,
@@ -128,7 +130,7 @@ class BestPassages:
         """Return passages ``[B, c]`` of documents ``[B, c]`` for query indices ``[B]``."""
         if self.queries is None or self.documents is None:
             return self.passages.starts[doc_rows]
-        vectors = np.repeat(self.queries[queries], doc_rows.shape[1], axis=0)
+        vectors = self.queries[np.repeat(queries, doc_rows.shape[1])]
         best, _ = self.documents.best_rows(vectors, doc_rows.ravel())
         return best.reshape(doc_rows.shape)
 

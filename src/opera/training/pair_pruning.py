@@ -31,7 +31,9 @@ from opera.methods import AUTO, PairScores, Plan, method_named
 from opera.retrieval.device import refuse_differences
 from opera.retrieval.passages import DocumentVectors
 from opera.retrieval.prompts import Role
-from opera.retrieval.vectors import Vectors
+from opera.retrieval.vectors import (
+    Vectors,
+)
 from opera.run_folder.folder import SAMPLER_FILE
 from opera.run_folder.reading import read_arrays
 from opera.training.callbacks import SamplerCallback, nest

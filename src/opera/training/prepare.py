@@ -15,9 +15,9 @@ from sentence_transformers import SentenceTransformer
 from opera.adapter.model import adapter_model, encode_all, save_adapted, service_model
 from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
-from opera.config.training import EncodingSettings, LoraOptions, TrainSettings
+from opera.config.training import LoraOptions, TrainSettings
 from opera.core.errors import ModelError, SettingError
-from opera.core.terminal import log, shown
+from opera.core.terminal import log
 from opera.data import Mixture, RetrievalData
 from opera.identity import run_identity
 from opera.retrieval.device import pick_device
@@ -27,7 +27,7 @@ from opera.retrieval.encoder import (
     check_passages,
     use_trained_similarity,
 )
-from opera.retrieval.kinds import EncodingKind, KindName, encoding_kind_of
+from opera.retrieval.kinds import KindName, encoding_kind_of
 from opera.retrieval.kinds.dense import is_static, reads_vectors
 from opera.retrieval.locate import (
     Model,
@@ -37,15 +37,17 @@ from opera.retrieval.locate import (
     origin_of,
     run_passages,
 )
-from opera.retrieval.models import (
+from opera.retrieval.lora import (
     add_lora,
-    adds_head,
-    checkpoint_gradients,
     has_lora,
-    lengths_of,
-    load_model,
     lora_parameters,
     merged,
+)
+from opera.retrieval.models import (
+    adds_head,
+    checkpoint_gradients,
+    lengths_of,
+    load_model,
     model_kind,
     parameter_count,
     quiet_libraries,
@@ -54,6 +56,7 @@ from opera.retrieval.models import (
     with_separate_settings,
 )
 from opera.retrieval.prompts import ROLES, set_prompts, warn_of_missing_prompts
+from opera.training.model_settings import check_adapter, check_kind
 from opera.training.negatives import by_draws
 from opera.training.prepare_data import RunData, prepare_data
 
@@ -199,14 +202,15 @@ def load_and_check(
             f"matryoshka={sizes[0]}: the embeddings have {dimension} dimensions; pass smaller "
             "numbers"
         )
-    _check_kind(encoding_kind_of(model.trained), settings, processes)
+    kind = encoding_kind_of(model.trained) if new_head else model.encoder.kind
+    check_kind(kind, settings, processes)
     situation = Situation(
         queries=run_data.all_queries,
         model=model_kind(model.trained),
         device=model.encoder.device,
         processes=processes,
         lora=settings.lora is not None,
-        kind=encoding_kind_of(model.trained).name,
+        kind=kind.name,
         known_documents=run_data.known_on_dev,
     )
     smaller = tuple(size for size in sizes if size < dimension) or None  # the full size is implied
@@ -215,33 +219,6 @@ def load_and_check(
     run_data = replace(run_data, negatives=negatives)
     used = recipe.model_copy(update={"train": resolved})
     return Prepared(user_recipe, used, situation, run_data, model)
-
-
-def _check_kind(kind: type[EncodingKind], settings: TrainSettings, processes: int) -> None:
-    """Reject settings that a kind of model does not have.
-
-    Raises:
-        SettingError: with the setting and the reason.
-    """
-    is_dense, has_tokens = kind.name == "dense", kind.name == "multi-vector"
-    problems = (
-        (
-            not is_dense and settings.adapter_kind is not None,
-            "adapter",
-            "maps one vector per text with it",
-        ),
-        (not is_dense and settings.matryoshka is not None, "matryoshka", "cuts only dense vectors"),
-        (has_tokens and settings.gradient_cache is not None, "gradient_cache", "has none for them"),
-        (has_tokens and settings.passages is not None, "passages", "has none for them"),
-    )
-    for is_problem, name, reason in problems:
-        if is_problem:
-            raise SettingError(
-                f"{name}={shown(getattr(settings, name))}: the model is a {kind.title}, and OPERA "
-                f"{reason}; remove the setting"
-            )
-    if has_tokens and processes > 1:
-        raise SettingError(f"{processes} processes: OPERA trains a {kind.title} in one process")
 
 
 def _with_passages(settings: TrainSettings, model: Model) -> TrainSettings:
@@ -308,7 +285,7 @@ def prepare_model(
     Raises:
         InputError: if the model cannot be loaded, or a setting does not fit it.
     """
-    _check_adapter_settings(settings)
+    check_adapter(settings)
     if reads_files := settings.query_vectors is not None:
         encoder = base_as_saved = _file_encoder(settings, data)
         overridden = dict[str, tuple[Any, Any]]()
@@ -406,34 +383,6 @@ def _add_lora(model: SentenceTransformer, source: Model, lora: LoraOptions, seed
         )
     location = locate_model(source)
     add_lora(model, lora, seed, str(location.resolve() if isinstance(location, Path) else location))
-
-
-def _check_adapter_settings(settings: TrainSettings) -> None:
-    """Reject settings without effect on an adapter: of the model's training, and of encoding if the
-    vectors come from files.
-    """
-    if settings.adapter_kind is not None and settings.passages is not None:
-        raise SettingError(
-            f"passages={settings.passages}: an adapter reads one vector per document; remove one "
-            "of the two settings"
-        )
-    unused = set() if settings.adapter_kind is None else {"dropout"}
-    reason = "the model does not train"
-    if settings.query_vectors is not None:
-        unused |= {
-            "max_query_length",
-            "max_passage_length",
-            "corpus_text",
-            "query_prompt",
-            "document_prompt",
-        }
-        reason = "the vectors come from files"
-    for name in sorted(unused & settings.model_fields_set):
-        if (value := getattr(settings, name)) != EncodingSettings.model_fields[name].default:
-            raise SettingError(
-                f"{name}={value}: has no effect with adapter={settings.adapter_kind}, because "
-                f"{reason}; remove the setting"
-            )
 
 
 def encoder_of(

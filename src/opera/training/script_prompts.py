@@ -9,9 +9,13 @@ from sentence_transformers import SentenceTransformer
 
 from opera.adapter.model import encode_all
 from opera.retrieval.encoder import Encoder, use_trained_similarity
-from opera.retrieval.models import with_separate_settings
+from opera.retrieval.models import (
+    with_separate_settings,
+)
 from opera.retrieval.prompts import Role
-from opera.retrieval.vectors import Vectors
+from opera.retrieval.vectors import (
+    Vectors,
+)
 from opera.training.user_pairs import UserPairs
 
 Prompts = str | Mapping[str, Any] | None

@@ -21,7 +21,14 @@ from opera.core.errors import ModelError
 from opera.core.terminal import shown
 from opera.data import TextTable
 from opera.retrieval.locate import model_type_in
-from opera.retrieval.vectors import MOST_ROWS, SUFFIX, BestDocuments, Shards
+from opera.retrieval.nearest import (
+    BestDocuments,
+)
+from opera.retrieval.vectors import (
+    MOST_ROWS,
+    SUFFIX,
+    Shards,
+)
 
 KindName = Literal["dense", "sparse", "multi-vector", "reranker"]
 
@@ -158,7 +165,7 @@ class EncodingKind(Kind):
         doc_rows: Any,
     ) -> BestDocuments:
         """Return a search; the arguments are those of
-        :class:`opera.retrieval.vectors.NearestDocuments`."""
+        :class:`opera.retrieval.nearest.NearestDocuments`."""
 
 
 KINDS: dict[KindName, type[Kind]] = {}

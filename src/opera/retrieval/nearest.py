@@ -1,0 +1,336 @@
+"""Exact search through embeddings, block by block.
+
+A float32 product selects the documents that may be among the best. Only these candidates are scored
+in float64. So blocks, threads and processes affect the speed of a search but not its result.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numba import prange
+from numpy.typing import NDArray
+
+from opera.core.arrays import IntArray, cached_njit, slices, use_torch_threads
+from opera.core.errors import ModelError
+from opera.core.processes import everywhere
+from opera.data import TextTable
+from opera.retrieval.measures import Ranking
+from opera.retrieval.vectors import (
+    DOCUMENTS,
+    Vectors,
+    tiles,
+)
+
+QUERIES, GPU_DOCUMENTS = 1024, 65_536
+"""Queries per product, and documents on a GPU."""
+SUM_ERROR, DEVICE_ERROR = 2.0**-23, 2.0**-9
+"""Largest error of a float32 score, relative to the lengths of both vectors: per dimension, and for
+TF32 on a GPU. Both are twice the theoretical bound."""
+
+DISTANCES = {"manhattan": 1, "euclidean": 2}
+"""Similarities that are negative distances, with their norms."""
+
+NO_DOCUMENT = complex(-np.inf, -1)
+
+
+class BestDocuments:
+    """The best documents of each query so far; for equal scores, the greater document id wins.
+
+    A candidate is a complex number: its real part is the score, its imaginary part the rank of the
+    document's id. NumPy sorts complex numbers by the real part first.
+
+    Args:
+        queries: the number of queries.
+        documents: the corpus, for its ids.
+        depth: number of documents to keep per query.
+        doc_rows: int64 ``[passages]``, the document of each row, which is ranked by its best
+            passage; ``None`` if row i belongs to document i.
+    """
+
+    def __init__(
+        self,
+        queries: int,
+        documents: TextTable,
+        depth: int,
+        doc_rows: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.n_queries, self._id_rank, self._doc_rows = queries, documents.id_rank, doc_rows
+        self._depth = min(depth, len(documents))
+        self._best = np.full((queries, self._depth), NO_DOCUMENT)
+
+    def add(self, first: int, tile: Any) -> None:
+        """Search a tile of the corpus from row ``first`` on."""
+        raise NotImplementedError
+
+    def add_scores(self, first: int, queries: slice, scores: NDArray[np.float32]) -> None:
+        """Keep the best of some queries' scores ``[queries, rows]`` from row ``first`` on."""
+        best, of_rows = self._best[queries], torch.from_numpy(scores)
+        ranks, of_documents = self._ranks(first, len(of_rows[0])), self._best_scores(of_rows, first)
+        exact = np.zeros(len(best), dtype=np.float32)
+        rows, columns = _reaching(scores, self._bounds(best, of_documents, exact))
+        _keep_scored(best, scores, ranks, rows, columns, self._doc_rows is not None)
+
+    def _ranks(self, first: int, count: int) -> IntArray:
+        """Return the ranks of the document ids of ``count`` rows."""
+        rows = slice(first, first + count)
+        return self._id_rank[rows if self._doc_rows is None else self._doc_rows[rows]]
+
+    def _best_scores(self, scores: torch.Tensor, first: int) -> torch.Tensor:
+        """Return the best score of each document ``[queries, documents]`` in a block of rows from
+        ``first`` on.
+        """
+        if self._doc_rows is None:
+            return scores
+        documents = torch.from_numpy(self._doc_rows[first : first + scores.shape[1]])
+        positions = (documents - documents[0]).to(scores.device).expand(len(scores), -1)
+        shape = len(scores), int(documents[-1] - documents[0]) + 1
+        lowest = torch.full(shape, -torch.inf, device=scores.device)
+        return lowest.scatter_reduce(1, positions, scores, "amax")
+
+    def _bounds(
+        self,
+        best: NDArray[np.complex128],
+        of_documents: torch.Tensor,
+        errors: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """Return the score that a document needs to be among the best of each query.
+
+        ``of_documents`` are the best scores of the documents in the block, within ``errors``.
+        """
+        least = best[:, 0].real.astype(np.float32)  # -inf below k documents so far
+        bounds = least - errors
+        if self._depth < of_documents.shape[1] and np.isneginf(least).any():
+            worst = torch.topk(of_documents, self._depth, dim=1).values[:, -1].cpu().numpy()
+            bounds = np.maximum(bounds, worst - 2 * errors)
+        return bounds
+
+    def merge_processes(self) -> None:
+        """Merge the best documents of all processes' tiles; all processes must call this."""
+        for queries in slices(self.n_queries, QUERIES):
+            part = self._best[queries]
+            candidates = np.concatenate(everywhere(partial(np.copy, part)), axis=1)
+            if self._doc_rows is not None:  # processes may share the passages of a document
+                candidates = _best_of_each(candidates)
+            least = candidates.shape[1] - self._depth
+            part[:] = np.partition(candidates, least, axis=1)[:, least:]
+
+    def ranking(self) -> Ranking:
+        """Return ``n`` rows, best first; -1 and -inf if there are too few documents."""
+        best = np.sort(self._best, axis=1)[:, ::-1]
+        row_of = np.full(len(self._id_rank) + 1, -1, dtype=np.int32)  # NO_DOCUMENT is the last
+        row_of[self._id_rank] = np.arange(len(self._id_rank), dtype=np.int32)
+        return Ranking(row_of[best.imag.astype(np.int64)], best.real.astype(np.float32))
+
+
+class NearestDocuments(BestDocuments):
+    """The best documents of each query by their embeddings.
+
+    Args:
+        query_embeddings: float32 ``[n, dimension]``.
+        documents, depth, doc_rows: as for :class:`BestDocuments`.
+        device: the device that multiplies.
+        similarity: a ``similarity_fn_name`` of sentence-transformers; for the cosine, embeddings
+            must have length 1.
+    """
+
+    def __init__(
+        self,
+        query_embeddings: NDArray[np.float32],
+        documents: TextTable,
+        depth: int,
+        device: str = "cpu",
+        similarity: str = "cosine",
+        doc_rows: NDArray[np.int64] | None = None,
+    ) -> None:
+        super().__init__(len(query_embeddings), documents, depth, doc_rows)
+        self._norm, self._device = DISTANCES.get(similarity, 0), device
+        self._queries = np.require(query_embeddings, np.float32, ["C", "W"])
+        self._on_device = torch.from_numpy(self._queries).to(device)
+        self._query_lengths = torch.linalg.vector_norm(self._on_device, dim=1).cpu().numpy()
+
+    def add(self, first: int, tile: NDArray[np.float32]) -> None:
+        """Search a tile of the embeddings, float32 ``[rows, dimension]``, from row ``first`` on.
+
+        Raises:
+            ModelError: if an embedding holds a value that is not finite.
+        """
+        if not tile.size or not self._best.size:
+            return
+        use_torch_threads()
+        tile = np.require(tile, np.float32, ["C", "W"])
+        ranks = self._ranks(first, len(tile))
+        has_passages = self._doc_rows is not None
+        documents = torch.from_numpy(tile).to(self._on_device.device)
+        errors = self._errors(documents)
+        for queries in slices(len(self._queries), QUERIES):
+            for block in slices(len(tile), DOCUMENTS if self._device == "cpu" else GPU_DOCUMENTS):
+                scores = self._scores(self._on_device[queries], documents[block])
+                of_documents = self._best_scores(scores, first + block.start)
+                candidates = self._candidates(
+                    self._best[queries], scores, of_documents, errors[queries]
+                )
+                vectors = self._queries[queries], tile[block]
+                best = self._best[queries]
+                _keep(best, *vectors, ranks[block], *candidates, self._norm, has_passages)
+
+    def _errors(self, documents: torch.Tensor) -> NDArray[np.float32]:
+        """Return each query's largest possible error of a float32 score with these documents."""
+        dimension = documents.shape[1]
+        relative = (dimension + 8) * SUM_ERROR + (self._device != "cpu") * DEVICE_ERROR
+        longest = np.float32(torch.linalg.vector_norm(documents, dim=1).amax().item())
+        with np.errstate(over="ignore", invalid="ignore"):
+            size = self._query_lengths * longest
+            if self._norm:
+                size = (self._query_lengths + longest) * np.float32(dimension**0.5)
+            errors = np.asarray(relative * size + 1e-30, dtype=np.float32)
+        if not np.isfinite(errors).all():
+            raise ModelError(
+                "search: embeddings hold NaN, infinite or too large values; use another model"
+            )
+        return errors
+
+    def _scores(self, queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
+        if self._norm:
+            return -torch.cdist(
+                queries, documents, self._norm, compute_mode="donot_use_mm_for_euclid_dist"
+            )
+        return queries @ documents.T
+
+    def _candidates(
+        self,
+        best: NDArray[np.complex128],
+        scores: torch.Tensor,
+        of_documents: torch.Tensor,
+        errors: NDArray[np.float32],
+    ) -> tuple[IntArray, IntArray]:
+        """Return rows and columns of the scores ``[queries, rows]`` that may be the best."""
+        bounds = self._bounds(best, of_documents, errors)
+        if self._device == "cpu":
+            return _reaching(scores.numpy(), bounds)
+        reached = scores >= torch.from_numpy(bounds).to(scores.device)[:, None]
+        rows, columns = (indices.cpu().numpy() for indices in reached.nonzero(as_tuple=True))
+        return rows, columns
+
+
+def _best_of_each(candidates: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """Replace all but the best candidate of each document in a row by :data:`NO_DOCUMENT`."""
+    order = np.lexsort((candidates.real, candidates.imag), axis=1)
+    by_document = np.take_along_axis(candidates, order, axis=1)
+    repeats = by_document.imag[:, 1:] == by_document.imag[:, :-1]
+    by_document[:, :-1][repeats] = NO_DOCUMENT
+    return by_document
+
+
+@cached_njit(parallel=True, nogil=True)
+def _reaching(scores, bounds):  # type: ignore[no-untyped-def]
+    """Return the rows and columns of the scores ``[rows, columns]`` that reach the bound of their
+    row, in order.
+    """
+    starts = np.zeros(len(scores) + 1, np.int64)
+    for row in prange(len(scores)):
+        count, bound = 0, bounds[row]
+        for column in range(scores.shape[1]):
+            count += scores[row, column] >= bound
+        starts[row + 1] = count
+    starts = np.cumsum(starts)
+    rows, columns = np.empty(starts[-1], np.int64), np.empty(starts[-1], np.int64)
+    for row in prange(len(scores)):
+        place, column = starts[row], 0
+        while place < starts[row + 1]:
+            if scores[row, column] >= bounds[row]:
+                rows[place], columns[place] = row, column
+                place += 1
+            column += 1
+    return rows, columns
+
+
+@cached_njit(inline="always", fastmath={"reassoc"})
+def _score(query, document, norm):  # type: ignore[no-untyped-def]
+    """Score a pair in float64, and round to float32."""
+    total = 0.0
+    if norm == 0:
+        for i in range(len(query)):
+            total += np.float64(query[i]) * np.float64(document[i])
+    elif norm == 1:
+        for i in range(len(query)):
+            total -= abs(np.float64(query[i]) - np.float64(document[i]))
+    else:
+        for i in range(len(query)):
+            total += (np.float64(query[i]) - np.float64(document[i])) ** 2
+        total = -np.sqrt(total)
+    return np.float32(total) + np.float32(0)  # turns -0 into 0
+
+
+@cached_njit(inline="always")
+def _is_less(one, other):  # type: ignore[no-untyped-def]
+    return one.real < other.real or (one.real == other.real and one.imag < other.imag)
+
+
+@cached_njit(inline="always")
+def _insert(heap, candidate, has_passages):  # type: ignore[no-untyped-def]
+    """Put a candidate into a heap, whose first candidate is the lowest, if it is better than that.
+
+    With ``has_passages``, a document is kept once.
+    """
+    size, hole, accepted = len(heap), 0, _is_less(heap[0], candidate)
+    if accepted and has_passages:
+        for position in range(size):
+            if heap[position].imag == candidate.imag:
+                hole = position
+        accepted = heap[hole].imag != candidate.imag or _is_less(heap[hole], candidate)
+    if accepted:
+        child = 2 * hole + 1
+        while child < size:
+            if child + 1 < size and _is_less(heap[child + 1], heap[child]):
+                child += 1
+            if not _is_less(heap[child], candidate):
+                break
+            heap[hole] = heap[child]
+            hole, child = child, 2 * child + 1
+        heap[hole] = candidate
+
+
+@cached_njit(parallel=True, nogil=True, fastmath={"reassoc"})
+def _keep(best, queries, documents, ranks, rows, columns, norm, has_passages):  # type: ignore[no-untyped-def]
+    """Score pairs in float64, and keep the best documents of each query.
+
+    Args:
+        best: complex128 ``[queries, depth]``, changed in place: a heap per query.
+        queries: float32 ``[queries, dimension]``.
+        documents: float32 ``[documents, dimension]``.
+        ranks: the ranks of the documents' ids.
+        rows: each pair's query, ascending.
+        columns: each pair's document.
+        norm: of :data:`DISTANCES`; 0 for the product.
+        has_passages: whether several columns may belong to one document, which is kept once.
+    """
+    starts = np.searchsorted(rows, np.arange(len(best) + 1))
+    for row in prange(len(best)):
+        for pair in range(starts[row], starts[row + 1]):
+            document = columns[pair]
+            score = _score(queries[row], documents[document], norm)
+            _insert(best[row], complex(score, ranks[document]), has_passages)
+
+
+@cached_njit(parallel=True, nogil=True)
+def _keep_scored(best, scores, ranks, rows, columns, has_passages):  # type: ignore[no-untyped-def]
+    """Keep the best documents of each query; as :func:`_keep`, with exact scores float32
+    ``[queries, documents]``.
+    """
+    starts = np.searchsorted(rows, np.arange(len(best) + 1))
+    for row in prange(len(best)):
+        for pair in range(starts[row], starts[row + 1]):
+            document = columns[pair]
+            candidate = complex(scores[row, document], ranks[document])
+            _insert(best[row], candidate, has_passages)
+
+
+def exact_search(nearest: BestDocuments, embeddings: Vectors) -> Ranking:
+    """Search all embeddings ``[rows, dimension]`` in this process alone."""
+    for first, tile in tiles(embeddings, slice(0, len(embeddings)), nearest.n_queries):
+        nearest.add(first, tile)
+    return nearest.ranking()
