@@ -22,9 +22,7 @@ from sentence_transformers.sparse_encoder import losses as sparse
 
 import opera
 from backbones import SIZE, write_reranker
-from opera.retrieval.models import (
-    set_dropout,
-)
+from opera.retrieval.models import set_dropout
 from tiny_world import vocabulary
 
 

@@ -21,8 +21,8 @@ from sentence_transformers import SentenceTransformerTrainer
 import opera
 from opera.methods import METHODS
 from opera.training.distinct_batches import DistinctSampler
-from opera.training.observed_loss import chain_of, weighable, weighing
 from opera.training.sampler import Observations, Sampler
+from opera.training.weighable_losses import chain_of, weighable, weighing
 from own_scripts import (
     LOSSES,
     WEIGHABLE,

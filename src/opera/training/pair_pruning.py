@@ -9,19 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
-from sentence_transformers.base.sampler import (
-    BatchSamplers,
-    DefaultBatchSampler,
-    MultiDatasetBatchSamplers,
-)
+from sentence_transformers.base.model import BaseModel
+from sentence_transformers.base.sampler import DefaultBatchSampler, MultiDatasetBatchSamplers
 from torch import nn
 from torch.utils.data import RandomSampler
 from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from opera.core.arguments import flag, number, text, user_path, whole_number
-from opera.core.errors import ModelError, RunFolderError, SettingError, TrainingError, raise_first
+from opera.core.errors import RunFolderError, SettingError, TrainingError, raise_first
 from opera.core.files import check_output, is_page
 from opera.core.processes import process_count, process_index
 from opera.core.terminal import log, shown
@@ -29,21 +25,20 @@ from opera.labels.estimate import FirstVisits, NoisyLabels
 from opera.labels.review import SUFFIXES, ReviewPage, chosen_items
 from opera.methods import AUTO, PairScores, Plan, method_named
 from opera.retrieval.device import refuse_differences
+from opera.retrieval.kinds import Reranker, kind_of
 from opera.retrieval.passages import DocumentVectors
-from opera.retrieval.prompts import Role
-from opera.retrieval.vectors import (
-    Vectors,
-)
 from opera.run_folder.folder import SAMPLER_FILE
 from opera.run_folder.reading import read_arrays
 from opera.training.callbacks import SamplerCallback, nest
 from opera.training.distinct_batches import DistinctSampler
 from opera.training.documents import DocumentPool
-from opera.training.observed_loss import ObservedLoss, temperature_of
+from opera.training.loss_readers import RerankerReader, reader_of
+from opera.training.observed_loss import ObservedLoss
 from opera.training.pair_review import AFTER_REVIEW, noisy_rows, review_items
 from opera.training.pretrained_scores import pretrained_scores
 from opera.training.sampler import Sampler
-from opera.training.script_prompts import encode_texts, with_list_prompts
+from opera.training.script_prompts import check_arguments, encode_texts, with_list_prompts
+from opera.training.script_rerankers import base_scores, check_method, check_ranks, prepare
 from opera.training.trainer_batches import ADVICE_ONCE, TrainerBatches
 from opera.training.user_pairs import ONLY, read_all
 
@@ -52,7 +47,7 @@ DEFAULT_PREFETCH = 2
 
 
 class PairPruning(SamplerCallback):
-    """Lets one of OPERA's methods sample the batches of a ``SentenceTransformerTrainer``.
+    """Lets one of OPERA's methods sample the batches of a trainer of sentence-transformers.
 
         pruning = opera.PairPruning(model, dataset, args=args)
         trainer = SentenceTransformerTrainer(
@@ -65,14 +60,22 @@ class PairPruning(SamplerCallback):
 
     A row of the data set is a pair: the first text column is the query, the second its positive
     document. Rows with the same query belong together. Rows with label 0 are skipped, unless all
-    labels are 0 or some have fractions: fractions are scores for the loss.
+    labels are 0 or some have fractions: fractions are scores for the loss. With
+    ``BinaryCrossEntropyLoss``, rows with label 0 train in the batches of their queries.
 
     A batch of the trainer is one step of the method. The label column of ``pruning.dataset`` holds
     pair ids. See docs/coming-from-sentence-transformers.md.
 
+    Methods observe a score of each pair, its InfoNCE loss, and the rank of its document in the
+    batch. The score is the cosine of a dense model, the product of a sparse model, MaxSim of a
+    multi-vector model, or the logit of a cross-encoder. For multi-vector models and cross-encoders,
+    ``infobatch`` weighs gradients, and the trainer logs the loss without weights.
+
     Args:
-        model: the model, before training. If the method needs the base model's scores,
-            PairPruning encodes the data set now.
+        model: a SentenceTransformer, SparseEncoder, MultiVectorEncoder or CrossEncoder, before
+            training. If the method needs the base model's scores, PairPruning encodes the data set
+            now. A cross-encoder scores the pairs in :meth:`watch`: each with its document and with
+            as many random documents as the loss's ``num_negatives``.
         dataset: a ``datasets.Dataset``, or several by name. A list of positives becomes a row for
             each. A list of negatives becomes columns, as many as the shortest list has texts.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
@@ -80,7 +83,7 @@ class PairPruning(SamplerCallback):
             :data:`opera.methods.DEFAULT_METHOD`.
         args: the trainer's arguments. PairPruning encodes the data set with their prompts, and sets
             their ``batch_sampler``.
-        temperature: divides the cosines in the losses that the method observes; by default the
+        temperature: divides the scores in the losses that the method observes; by default the
             temperature of the loss.
         settings: settings of the method, such as ``alpha_end=3`` or ``k=0.5``.
 
@@ -92,7 +95,7 @@ class PairPruning(SamplerCallback):
     Raises:
         SettingError: for an unknown method or setting, or if ``args`` has another batch sampler.
         DataError: if the data set has no pairs of texts.
-        ModelError: if ``model`` is not a SentenceTransformer.
+        ModelError: if ``model`` is a model of another class.
 
     Examples:
         >>> from datasets import Dataset
@@ -106,7 +109,7 @@ class PairPruning(SamplerCallback):
 
     def __init__(
         self,
-        model: SentenceTransformer,
+        model: BaseModel,
         dataset: Any,
         method: str = AUTO,
         *,
@@ -115,29 +118,31 @@ class PairPruning(SamplerCallback):
         **settings: Any,
     ) -> None:
         super().__init__()
-        if not isinstance(model, SentenceTransformer):
-            raise ModelError(
-                f"model: must be a SentenceTransformer, got {shown(type(model).__name__)}"
-            )
+        self.kind = kind_of(model)
         if temperature is not None:
             number(temperature, "temperature", 1e-6, 1e6)
         if args is not None:
-            check_arguments(args)
+            check_arguments(args, self.kind)
         self.model, self.method = model, method_named(text(method, "method"))
         self.method_settings = self.method.settings_class.parse(settings)
         self.temperature, self._prompts = temperature, getattr(args, "prompts", None) or None
         self.sampler = self.make_batch_sampler  # by the name of the trainer's argument
         self.callback, self._seed = self, 0
         self._losses: dict[str, ObservedLoss] = {}
-        self._vectors: dict[str, dict[Role, Vectors]] = {}
+        self._batch_size: int | None = getattr(args, "per_device_train_batch_size", None)
+        self._base: dict[str, Any] = {}  # the base model's vectors or scores, by data set
         self.batches = [TrainerBatches(data_set) for data_set in read_all(dataset)]
         data_sets = [batches.data_set for batches in self.batches]
         self.names = [data_set.name for data_set in data_sets]
         for data_set in data_sets:
             pairs = data_set.pairs
             self.method.check(self.method_settings, pairs.n_queries, pairs.n_pairs)
+            if self.kind is Reranker:
+                check_method(self.method, self.method_settings)
+                continue  # the loss decides about rows with label 0, and which scores it needs
+            data_set.skip_label_0()
             if self.method.needs_scores(self.method_settings):
-                self._vectors[data_set.name] = encode_texts(model, data_set, self._prompts)
+                self._base[data_set.name] = encode_texts(model, data_set, self._prompts)
         by_name = {data_set.name: data_set.dataset for data_set in data_sets}
         self.dataset = by_name if isinstance(dataset, Mapping) else by_name[ONLY]
         if args is not None:
@@ -151,8 +156,8 @@ class PairPruning(SamplerCallback):
                 model, or a dictionary of losses by data set.
 
         Raises:
-            SettingError: if ``loss`` is not a loss, if its temperature is unknown, or if the method
-                weighs pairs and the loss cannot.
+            SettingError: if ``loss`` is not a loss, if OPERA cannot read it, if its temperature is
+                unknown, or if the method weighs or ranks pairs and the loss cannot.
         """
         if isinstance(loss, Mapping):
             return {name: self._watch(named_loss, name) for name, named_loss in loss.items()}
@@ -277,12 +282,12 @@ class PairPruning(SamplerCallback):
 
     def _check_script(self, args: Any) -> None:
         """Check that the script uses what PairPruning gave it."""
-        check_arguments(args)
+        check_arguments(args, self.kind)
         other_prompts = self._prompts != (args.prompts or None)
         raise_first(
             SettingError,
             (
-                other_prompts and bool(self._vectors),
+                other_prompts and bool(self._base),
                 f"args.prompts={shown(args.prompts)}: the pairs were scored with "
                 f"{shown(self._prompts)}; pass the trainer's arguments to PairPruning (args=args)",
             ),
@@ -302,15 +307,15 @@ class PairPruning(SamplerCallback):
         """Report how many rows had a known positive among their negatives. The losses accept rows
         without pair ids again."""
         for loss in self._losses.values():
-            loss.ended = True
+            loss.ended, advice = True, loss.reader.advice
             if any(loss.shares_with_positives) and process_index() == 0:
                 log.warning(
                     "note: for %.1f%% of the trained rows, other documents of the batch were known "
                     "positives of the query, and %s may take them for negatives; lower "
-                    "per_device_train_batch_size, or use MultipleNegativesRankingLoss(model), from "
-                    "which OPERA excludes them",
+                    "per_device_train_batch_size%s",
                     100 * np.mean(loss.shares_with_positives),
                     type(loss.loss).__name__,
+                    f", or use {advice}, from which OPERA excludes them" if advice else "",
                 )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -368,7 +373,9 @@ class PairPruning(SamplerCallback):
         method = self.method(pairs, plan, self.method_settings, scores)
         repeated = len(np.unique(copies)) < pairs.n_pairs
         visits = FirstVisits.none(pairs.n_pairs, copies=copies if repeated else None)
-        if self._loss_of(data_set.name).masks:
+        reader = self._loss_of(data_set.name).reader
+        check_ranks(self.method, data_set, reader, batch_size)
+        if reader.masks:
             documents = documents[:, :0]
         distinct = DistinctSampler(method, documents, data_set.known)
         return Sampler([distinct], pairs, plan, batch_size, lag=lag, visits=visits)
@@ -378,15 +385,15 @@ class PairPruning(SamplerCallback):
 
     def _scores(self, batches: TrainerBatches) -> PairScores | None:
         """Return the base model's scores, from batches like those of the loss."""
-        data_set = batches.data_set
-        if data_set.name not in self._vectors:
-            return None
-        vectors, loss = self._vectors[data_set.name], self._loss_of(data_set.name)
+        data_set, base = batches.data_set, self._base.get(batches.data_set.name)
+        if base is None or isinstance(base, PairScores):
+            return base
+        loss = self._loss_of(data_set.name)
         processes = process_count() if loss.across else 1
         return pretrained_scores(
             data_set.pairs,
-            vectors["query"],
-            DocumentVectors(vectors["document"]),
+            base["query"],
+            DocumentVectors(base["document"]),
             loss.temperature,
             batches.batch_size * data_set.documents.shape[1] * processes,
             self._seed,
@@ -405,30 +412,26 @@ class PairPruning(SamplerCallback):
                 f"loss: {type(module).__name__} has another model than PairPruning; use the same "
                 "model for both"
             )
-        temperature = temperature_of(module) if self.temperature is None else self.temperature
-        observed = ObservedLoss(self.batches, self.model, module, temperature)
-        if self.method.weighs and not observed.masks:
+        reader = reader_of(self.kind, module, self.temperature)
+        if self.method.weighs and not reader.weighs:
             raise SettingError(
                 f"method={self.method.name}: the method weighs pairs, which "
                 f"{type(module).__name__} with these arguments cannot; use "
-                "MultipleNegativesRankingLoss over cosines in one direction, or another method"
+                f"{reader.advice}, or another method"
             )
-        self._losses[name] = observed
-        return observed
+        if isinstance(reader, RerankerReader):
+            self._prepare_reranker(reader, name)
+        self._losses[name] = ObservedLoss(self.batches, self.model, reader)
+        return self._losses[name]
 
-
-def check_arguments(args: Any) -> None:
-    """Check the trainer's arguments.
-
-    Raises:
-        SettingError: if their class is wrong, or another batch sampler is set.
-    """
-    if not isinstance(args, SentenceTransformerTrainingArguments):
-        raise SettingError(f"args: must be SentenceTransformerTrainingArguments, got {shown(args)}")
-    sampler = args.batch_sampler
-    ours = isinstance(getattr(sampler, "__self__", None), PairPruning)
-    if not ours and sampler != BatchSamplers.BATCH_SAMPLER:
-        raise SettingError(
-            f"args.batch_sampler={shown(sampler)}: PairPruning samples the batches itself; remove "
-            "batch_sampler"
-        )
+    def _prepare_reranker(self, reader: RerankerReader, name: str) -> None:
+        """Check a cross-encoder's loss, and score its data sets by the base model."""
+        if (watched := self._losses.get(name)) and watched.loss is reader.loss:
+            return
+        for data_set in (batches.data_set for batches in self.batches):
+            if name not in (ONLY, data_set.name):
+                continue
+            prepare(self.method, data_set, reader, self._batch_size)
+            if self.method.needs_scores(self.method_settings):
+                scores = base_scores(self.model, data_set, self._prompts, reader)
+                self._base[data_set.name] = scores

@@ -128,20 +128,27 @@ class TrainerBatches:
         is_ours = (own_ids >= 0) & (own_ids < data_set.pairs.n_pairs)
         return known & np.tile(is_ours, documents.shape[1])
 
-    def not_comparable(self, pair_ids: IntArray) -> BoolArray:
+    def not_comparable(self, pair_ids: IntArray, scored: BoolArray | None = None) -> BoolArray:
         """Mark the positives of the batch that a pair's document must not be ranked among: bool
         ``[m, m]``.
 
-        Two kinds are marked: the known positives of the query, and, if the pair's document was a
-        positive in an earlier step, the documents that were not (and the reverse). Training as a
-        positive changes a document's scores, so the two kinds cannot be compared. If fewer than
-        :data:`LEAST_RANKED` of the batch remain, all are marked.
+        Three kinds are marked: the known positives of the query; if the pair's document was a
+        positive in an earlier step, the documents that were not (and the reverse); and documents
+        that the loss did not score. Training as a positive changes a document's scores, so
+        documents before and after it cannot be compared. If fewer than :data:`LEAST_RANKED` of the
+        batch remain, all are marked.
+
+        Args:
+            pair_ids: the pairs ``[m]``.
+            scored: bool ``[m, m]``, the positives that the loss scored; ``None`` for all.
         """
         pairs = self.data_set.pairs
         documents = pairs.pair_doc[pair_ids]
         known = self.data_set.known.contains(pairs.pair_query[pair_ids][:, None], documents)
         trained = self._trained_documents[documents]
         marked: BoolArray = known | (trained[:, None] != trained)
+        if scored is not None:
+            marked |= ~scored
         marked[(~marked).sum(1) < LEAST_RANKED * len(trained)] = True
         return marked
 
@@ -153,8 +160,9 @@ def batches_with(
 
     Args:
         data_sets: all data sets.
-        pair_ids: the pairs of the batch, by their ids among all data sets.
+        pair_ids: the pairs of the batch, by their ids among all data sets, then -1 for each row
+            with label 0.
     """
     firsts = [batches.data_set.first_pair_id for batches in data_sets]
     batches = data_sets[np.searchsorted(firsts, pair_ids[0], side="right") - 1]
-    return batches, pair_ids - batches.data_set.first_pair_id
+    return batches, pair_ids[pair_ids >= 0] - batches.data_set.first_pair_id

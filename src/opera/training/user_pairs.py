@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,12 @@ from datasets import Dataset, IterableDataset, IterableDatasetDict, concatenate_
 from numpy.typing import NDArray
 from torch import Tensor
 
-from opera.core.arrays import IntArray
+from opera.core.arrays import IntArray, concatenated_ranges
 from opera.core.errors import DataError
 from opera.core.terminal import counted, log, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs, pair_keys
+from opera.data.texts import digests_of
 from opera.training.documents import KnownPositives
 from opera.training.list_columns import expand_lists
 from opera.training.user_texts import LABEL_COLUMNS, UserTexts
@@ -47,7 +48,8 @@ class UserPairs:
         first_pair_id: the id of its first pair among all data sets.
 
     Attributes:
-        dataset: the rows with pair ids as the label column; -1 for rows that are not relevant. A
+        title: of the data set, in messages.
+        dataset: the rows with pair ids as the label column; -1 for rows with label 0. A
             list of positives becomes a row for each, a list of negatives a column for each.
         label: the user's column of labels, if there is one.
         lists: the columns that each column with lists of negatives has become.
@@ -67,8 +69,9 @@ class UserPairs:
 
     def __init__(self, name: str, dataset: Any, first_pair_id: int) -> None:
         self.name, self.first_pair_id = name, first_pair_id
-        title = f"dataset['{name}']" if name else "dataset"
-        rows, texts = self._read(dataset, title)
+        self.title = f"dataset['{name}']" if name else "dataset"
+        rows = self._read(dataset)
+        texts = self._texts(rows)
         digests = texts.digests()
         query_of_row, queries = texts.distinct(self.columns[:1], digests[:1])
         document_of_row, documents = texts.distinct(self.columns[1:], digests[1:])
@@ -77,20 +80,18 @@ class UserPairs:
         self.pairs = TrainingPairs.from_arrays(query_of_row[0][order], self.documents[:, 0])
         corpus = TextTable(documents.table.slice(0, int(self.pairs.pair_doc.max()) + 1))
         fingerprint = _fingerprint(queries, corpus)
-        self.data = RetrievalData(name or "dataset", title, fingerprint, corpus, queries, {})
+        self.data = RetrievalData(name or "dataset", self.title, fingerprint, corpus, queries, {})
         self.dataset = self._with_pair_ids()
         all_texts = replace(self.data, corpus=documents)
         self.known = KnownPositives.of(all_texts, np.arange(self.pairs.n_queries), self.pairs)
         keys = pair_keys(self.pairs.pair_query, self.pairs.pair_doc)
         self.copies: NDArray[np.int64] = np.unique(keys, return_inverse=True)[1]
+        self._label_0 = Companions.none(self.pairs.n_queries)
 
-    def _read(self, dataset: Any, title: str) -> tuple[NDArray[np.int64], UserTexts]:
-        """Find the columns of the user's data set and the rows that train; ``title`` is the data
-        set in messages.
-
-        Returns:
-            The rows that train, int64 ``[N]``, and their texts.
-        """
+    def _read(self, dataset: Any) -> NDArray[np.int64]:
+        """Find the columns of the user's data set, and return the rows that are pairs, int64
+        ``[N]``."""
+        title = self.title
         if not isinstance(dataset, Dataset):
             raise DataError(
                 f"{title}: must be a datasets.Dataset or DatasetDict, got {shown(type(dataset))}"
@@ -103,26 +104,24 @@ class UserPairs:
                 f"{title}: must have two text columns, the query and its positive document, got "
                 f"{shown(tuple(text_columns))}"
             )
-        self._expanded, table_rows, self.lists = expand_lists(dataset, text_columns, title)
-        if (total := len(self._expanded)) == 0:
+        self._expanded, self._table_rows, self.lists = expand_lists(dataset, text_columns, title)
+        if len(self._expanded) == 0:
             raise DataError(f"{title}: must have at least one row, got an empty data set")
         self.columns = [
             name for column in text_columns for name in self.lists.get(column, [column])
         ]
-        rows = _relevant_rows(self._expanded, self.label)
-        if left_out := total - len(rows):
-            log.warning(
-                "%s: skipped %d of %s: their label is 0",
-                *(title, left_out, counted(total, "row")),
-            )
-        if self._expanded.format["type"] == "custom":
-            relevant = self._expanded.select(rows)  # the transform may need all columns
-        else:
-            if self._expanded._indices is not None:  # or pruning.dataset would be another copy
-                self._expanded = self._expanded.with_format(None).flatten_indices()
-            texts = self._expanded.select_columns(self.columns).with_format("arrow")
-            relevant = texts.select(rows)
-        return rows, UserTexts(title, relevant, table_rows[rows], self.columns)
+        is_custom = self._expanded.format["type"] == "custom"
+        if not is_custom and self._expanded._indices is not None:
+            # or pruning.dataset would be another copy
+            self._expanded = self._expanded.with_format(None).flatten_indices()
+        return _relevant_rows(self._expanded, self.label)
+
+    def _texts(self, rows: NDArray[np.int64]) -> UserTexts:
+        """Return the texts of rows."""
+        texts = self._expanded
+        if texts.format["type"] != "custom":  # a transform may need all columns
+            texts = texts.select_columns(self.columns).with_format("arrow")
+        return UserTexts(self.title, texts.select(rows), self._table_rows[rows], self.columns)
 
     def _with_pair_ids(self) -> Dataset:
         """Return the data set with pair ids as its label column."""
@@ -138,15 +137,83 @@ class UserPairs:
         return dataset
 
     def rows(self, pair_ids: IntArray) -> list[int]:
-        """Return the rows of pairs in ``dataset``."""
-        return list(self.row_of_pair[pair_ids].tolist())
+        """Return the rows of pairs in ``dataset``, then the rows with label 0 of their queries."""
+        label_0, _ = self._label_0.of(self.pairs.pair_query[pair_ids])
+        return [*self.row_of_pair[pair_ids].tolist(), *label_0.tolist()]
+
+    def pair_of_row(self, pair_ids: IntArray) -> NDArray[np.int64]:
+        """Return the position in ``pair_ids`` of each row that :meth:`rows` returns."""
+        _, positions = self._label_0.of(self.pairs.pair_query[pair_ids])
+        return np.concatenate([np.arange(len(pair_ids)), positions])
 
     def labels(self, pair_ids: IntArray, device: torch.device) -> Tensor | None:
-        """Return the user's labels of pairs as a tensor, or ``None`` without labels."""
+        """Return the user's labels of :meth:`rows` as a tensor, or ``None`` without labels."""
         if self.label is None:
             return None
         labels = self._expanded.select_columns([self.label]).with_format(None)
         return torch.tensor(labels[self.rows(pair_ids)][self.label], device=device)
+
+    @property
+    def rows_without_pair(self) -> NDArray[np.int64]:
+        """The rows with label 0."""
+        return np.setdiff1d(np.arange(len(self.dataset)), self.row_of_pair)
+
+    def skip_label_0(self) -> None:
+        """Say how many rows with label 0 do not train."""
+        if left_out := len(self.rows_without_pair):
+            rows = counted(len(self.dataset), "row")
+            log.warning("%s: skipped %d of %s: their label is 0", self.title, left_out, rows)
+
+    def keep_label_0(self) -> None:
+        """Let rows with label 0 train in the batches of their queries."""
+        if not len(rows := self.rows_without_pair):
+            return
+        query_texts = self.data.queries.texts(np.arange(self.pairs.n_queries), "text")
+        digests, order = np.unique(digests_of(query_texts, len(query_texts)), return_index=True)
+        of_rows = self._texts(rows).digests()[0]
+        positions = np.minimum(np.searchsorted(digests, of_rows), len(digests) - 1)
+        trains = digests[positions] == of_rows
+        self._label_0 = Companions.of_queries(
+            rows[trains], order[positions[trains]], self.pairs.n_queries
+        )
+        if without := len(np.unique(of_rows[~trains])):
+            log.warning(
+                "%s: skipped %s that have only rows with label 0",
+                *(self.title, counted(without, "query")),
+            )
+
+
+@dataclass(frozen=True)
+class Companions:
+    """Rows that train in each batch of their query.
+
+    Attributes:
+        rows: int64, sorted by query.
+        starts: int64 ``[queries + 1]``, the first row of each query, then their number.
+    """
+
+    rows: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def none(cls, n_queries: int) -> Companions:
+        """Return no rows."""
+        return cls(np.empty(0, dtype=np.int64), np.zeros(n_queries + 1, dtype=np.int64))
+
+    @classmethod
+    def of_queries(
+        cls, rows: NDArray[np.int64], queries: NDArray[np.int64], n_queries: int
+    ) -> Companions:
+        """Group rows by their queries."""
+        order = np.argsort(queries, kind="stable")
+        return cls(rows[order], np.searchsorted(queries[order], np.arange(n_queries + 1)))
+
+    def of(self, queries: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the rows of queries, and the position of each row's query in ``queries``."""
+        starts = self.starts[queries]
+        counts = self.starts[queries + 1] - starts
+        positions = np.repeat(np.arange(len(queries)), counts)
+        return self.rows[concatenated_ranges(starts, counts)], positions
 
 
 def read_all(dataset: Any) -> list[UserPairs]:
