@@ -252,7 +252,7 @@ def test_the_base_model_scores_all_pairs(loss, models, dataset, labelled, tmp_pa
     else:
         prompted = [[f"common1 {text}" for text in column] for column in texts]
         expected = scores_of(model, loss, *prompted).diagonal()
-    np.testing.assert_allclose(scores.similarity, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(scores.similarity, expected, rtol=1e-3)  # vectors of tokens are float16
     if loss == "binary":
         np.testing.assert_allclose(scores.loss, np.logaddexp(0, -expected), rtol=1e-4)
     else:

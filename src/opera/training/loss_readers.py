@@ -27,7 +27,6 @@ from opera.retrieval.kinds import Dense, Kind, MultiVector, Reranker, Sparse
 from opera.training.loss import at_least_float32, info_nce_losses
 from opera.training.weighable_losses import (
     RowLosses,
-    Similarity,
     chain_of,
     replaced,
     row_losses,
@@ -128,12 +127,17 @@ class DenseReader(LossReader):
     backward pass.
     """
 
-    similarity: ClassVar[tuple[Similarity]] = (cos_sim,)  # a bare function would be a method
     advice = "MultipleNegativesRankingLoss over cosines in one direction"
 
     def __init__(self, loss: nn.Module, temperature: float | None) -> None:
         super().__init__(loss, temperature)
         self.weighs = self.masks = weighable(loss) is not None
+
+    @staticmethod
+    def similarity(queries: Tensor, documents: Tensor) -> Tensor:
+        """Return the cosines, float ``[m, M]``."""
+        cosines: Tensor = cos_sim(queries, documents)
+        return cosines
 
     @contextmanager
     def watching(self, model: nn.Module, changes: Changes) -> Iterator[Seen]:
@@ -161,13 +165,12 @@ class DenseReader(LossReader):
         embeddings = torch.cat([at_least_float32(part) for part in seen.outputs]).chunk(columns)
         size = max(1, BLOCK_SIMILARITIES // (columns * len(embeddings[0])))
         gather = gather_values if across else None
-        return row_losses(embeddings, self.temperature, size, gather, excluded, *self.similarity)
+        return row_losses(embeddings, self.temperature, size, gather, excluded, self.similarity)
 
 
 class SparseReader(DenseReader):
     """Reads a loss over sparse embeddings, which are compared by their product."""
 
-    similarity = (dot_score,)
     advice = (
         "SparseMultipleNegativesRankingLoss over products in one direction, inside SpladeLoss, "
         "CachedSpladeLoss or CSRLoss"
@@ -180,6 +183,12 @@ class SparseReader(DenseReader):
                 "it inside SpladeLoss, CachedSpladeLoss or CSRLoss"
             )
         super().__init__(loss, temperature)
+
+    @staticmethod
+    def similarity(queries: Tensor, documents: Tensor) -> Tensor:
+        """Return the products, float ``[m, M]``."""
+        products: Tensor = dot_score(queries, documents)
+        return products
 
 
 class MaxSimReader(LossReader):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import IntArray, slices
+from opera.core.arrays import slices
 from opera.core.processes import everywhere, process_range
 from opera.core.rng import generator
 from opera.core.terminal import log
@@ -190,36 +189,3 @@ def pretrained_scores(
                 f"pairs among {ranks.smallest_pool} to {int(ranks.pool.max())} documents"
             )
     return scores
-
-
-def reranker_scores(
-    pairs: TrainingPairs,
-    known: KnownPositives,
-    pool: DocumentPool,
-    negatives: int,
-    score: Callable[[IntArray, IntArray], NDArray[np.float32]],
-    losses_of: Callable[[NDArray[np.float32]], NDArray[np.float32]],
-) -> PairScores:
-    """Compute the initial scores of methods by a cross-encoder.
-
-    Each random document costs one more forward pass per pair.
-
-    Args:
-        pairs: the training pairs.
-        known: documents that are no negatives of a query.
-        pool: the documents to sample from.
-        negatives: random documents to compare a pair with.
-        score: returns the logits of queries and documents ``[m]``.
-        losses_of: returns losses ``[N]`` from the logits of each pair's document and of its random
-            documents, ``[N, 1 + negatives]``; -inf for a known positive.
-    """
-    positions = generator(0, "score.random_documents").integers(
-        len(pool), size=(pairs.n_pairs, negatives)
-    )
-    documents = np.column_stack([pairs.pair_doc, pool.doc_rows(positions)])
-    queries = np.broadcast_to(pairs.pair_query[:, None], documents.shape)
-    is_scored = ~known.contains(queries, documents)
-    is_scored[:, 0] = True
-    logits = np.full(documents.shape, -np.inf, dtype=np.float32)
-    logits[is_scored] = score(queries[is_scored], documents[is_scored])
-    return PairScores(pairs, logits[:, 0], losses_of(logits))

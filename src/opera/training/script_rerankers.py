@@ -11,12 +11,12 @@ from sentence_transformers import CrossEncoder
 
 from opera.core.errors import SettingError, raise_first
 from opera.core.processes import process_count
+from opera.core.rng import generator
 from opera.core.settings import Settings
 from opera.methods import Method, PairScores
 from opera.methods.denoise import Denoise
 from opera.training.documents import DocumentPool
 from opera.training.loss_readers import BinaryReader, LossReader, RerankerReader
-from opera.training.pretrained_scores import reranker_scores
 from opera.training.script_prompts import Prompts, score_pairs
 from opera.training.trainer_batches import LEAST_RANKED
 from opera.training.user_pairs import UserPairs
@@ -102,20 +102,24 @@ def check_ranks(
 def base_scores(
     model: CrossEncoder, data_set: UserPairs, prompts: Prompts, reader: RerankerReader
 ) -> PairScores:
-    """Return the base model's logits, and losses against random documents, of all pairs."""
-    pairs = data_set.pairs
-    labels = data_set.labels(np.arange(pairs.n_pairs), torch.device("cpu"))
+    """Return the base model's logits and losses of all pairs.
 
-    def losses_of(logits: Any) -> Any:
-        with torch.no_grad():
-            of_pairs = None if labels is None else labels[: len(logits)]
-            return reader.base_losses(torch.from_numpy(logits), of_pairs).numpy()
-
-    return reranker_scores(
-        pairs,
-        data_set.known,
-        DocumentPool.of(data_set.data, "text"),
-        reader.base_negatives(),
-        lambda queries, docs: score_pairs(model, data_set, prompts, queries, docs),
-        losses_of,
+    The loss compares a pair's document with random documents, which are no known positives. Each of
+    them costs one more forward pass per pair.
+    """
+    pairs, pool = data_set.pairs, DocumentPool.of(data_set.data, "text")
+    shape = pairs.n_pairs, reader.base_negatives()
+    random = pool.doc_rows(generator(0, "score.random_documents").integers(len(pool), size=shape))
+    documents = np.column_stack([pairs.pair_doc, random])
+    queries = np.broadcast_to(pairs.pair_query[:, None], documents.shape)
+    is_scored = ~data_set.known.contains(queries, documents)
+    is_scored[:, 0] = True
+    logits = np.full(documents.shape, -np.inf, dtype=np.float32)
+    logits[is_scored] = score_pairs(
+        model, data_set, prompts, queries[is_scored], documents[is_scored]
     )
+    labels = data_set.labels(np.arange(pairs.n_pairs), torch.device("cpu"))
+    of_pairs = None if labels is None else labels[: pairs.n_pairs]
+    with torch.no_grad():
+        losses = reader.base_losses(torch.from_numpy(logits), of_pairs).numpy()
+    return PairScores(pairs, logits[:, 0], losses)
