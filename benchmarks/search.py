@@ -20,10 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from opera.retrieval.vectors import (
-    Embeddings,
-    Shards,
-)
+from opera.retrieval.vectors import Embeddings, Shards
 
 QUERIES, DIMENSION = 1000, 384
 DEPTHS = (10, 100)

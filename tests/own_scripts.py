@@ -10,9 +10,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from sentence_transformers.sentence_transformer import losses
 
 import opera
-from opera.retrieval.models import (
-    set_dropout,
-)
+from opera.retrieval.models import set_dropout
 
 ROWS = 48
 

@@ -12,10 +12,7 @@ from sentence_transformers import SentenceTransformer
 import opera
 from opera.adapter.model import FrozenVectors, adapter_model
 from opera.retrieval.measures import FULL_MEASURES
-from opera.retrieval.models import (
-    is_static,
-    load_model,
-)
+from opera.retrieval.models import is_static, load_model
 from small_runs import FAST, unit_vectors
 
 SETTINGS = {**FAST, "learning_rate": 0.02, "adapter": "query"}

@@ -14,9 +14,7 @@ import opera
 from opera.adapter.model import FileVectors, service_model
 from opera.data.texts import TextTable
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.models import load_model
 from small_runs import FAST
 
 TABLE = TextTable.from_texts({"a": "text", "b": "text", "c": "text"})

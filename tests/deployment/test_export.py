@@ -16,9 +16,7 @@ from opera.data import Mixture
 from opera.deployment.export import Reference
 from opera.deployment.onnx import load_onnx, save_portable, write_onnx
 from opera.deployment.record import Export, write_card
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.models import load_model
 from opera.run_folder.folder import MODEL_FILES, ORIGIN_FILE
 from small_runs import SMALL
 

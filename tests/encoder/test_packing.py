@@ -14,10 +14,7 @@ from opera.encoder import _token_model as packing_module
 from opera.encoder._attention import NAME
 from opera.encoder._token_model import packing, packs
 from opera.encoder._token_source import TokenIds, token_ids
-from opera.retrieval.models import (
-    checkpoint_gradients,
-    load_model,
-)
+from opera.retrieval.models import checkpoint_gradients, load_model
 
 TEXTS = ["t1w1 common3 t2w2", "common1 " * 40, "t3w1", "t1w1 t2w2 common3", "common2 t5w2 t3w3 common1"]
 

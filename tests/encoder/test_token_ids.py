@@ -14,9 +14,7 @@ from opera.data import TextTable, load_data
 from opera.encoder import TokenSource
 from opera.encoder import _token_source as token_source
 from opera.encoder._token_source import token_ids
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.models import load_model
 
 TEXTS = ["t1w1 common3 t2w2", "", "unknown 中文 words, 🙂", "common1 " * 60, "t3w1", " \n"]
 

@@ -20,14 +20,8 @@ from opera.config.training import LoraOptions
 from opera.core.cache import cache_folder
 from opera.identity.model import may_cache
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.lora import (
-    add_lora,
-)
-from opera.retrieval.models import (
-    load_model,
-    set_dropout,
-    set_lengths,
-)
+from opera.retrieval.lora import add_lora
+from opera.retrieval.models import load_model, set_dropout, set_lengths
 from opera.retrieval.prompts import set_prompts
 
 TEXTS = ["t1w1 common3 t2w2 t3w1 t4w4 common1 t5w2", "T1W1 common2"]

@@ -10,16 +10,8 @@ from opera.data import cache_folder, load_data
 from opera.identity import model as identity
 from opera.retrieval import vectors as vector_files
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.models import (
-    load_model,
-)
-from opera.retrieval.vectors import (
-    LEAST_ROWS,
-    MOST_ROWS,
-    SHARDS,
-    Embeddings,
-    Shards,
-)
+from opera.retrieval.models import load_model
+from opera.retrieval.vectors import LEAST_ROWS, MOST_ROWS, SHARDS, Embeddings, Shards
 
 
 @pytest.fixture

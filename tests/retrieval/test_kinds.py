@@ -13,17 +13,10 @@ from opera.data import TextTable
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.kinds import KINDS, EncodingKind, encoding_kind_of, kind_in, splade
 from opera.retrieval.kinds.rows import FEW_QUERIES, SparseRows, TokenRows, _csr
-from opera.retrieval.models import (
-    load_model,
-    set_dropout,
-)
-from opera.retrieval.nearest import (
-    exact_search,
-)
+from opera.retrieval.models import load_model, set_dropout
+from opera.retrieval.nearest import exact_search
 from opera.retrieval.passages import DocumentVectors, products
-from opera.retrieval.vectors import (
-    Shards,
-)
+from opera.retrieval.vectors import Shards
 
 FOLDERS = {"dense": "dense", "sparse": "splade", "csr": "csr", "multi-vector": "tokens"}
 QUERIES = ["t1w5 t1w7", "t2w3", "t3w1 t3w2 t3w9 common1", "t4w4", "common2 t5w5"]

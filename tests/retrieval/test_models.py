@@ -12,11 +12,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from opera.core.errors import ModelError, SettingError
-from opera.retrieval.models import (
-    load_model,
-    set_dropout,
-    set_lengths,
-)
+from opera.retrieval.models import load_model, set_dropout, set_lengths
 
 
 def lengths(query: int | None, document: int | None) -> dict[str, int | None]:

@@ -21,13 +21,8 @@ from opera.data import TextTable
 from opera.labels.estimate import calibrated
 from opera.retrieval import vectors
 from opera.retrieval.encoder import Encoder, open_encoder
-from opera.retrieval.models import (
-    load_model,
-)
-from opera.retrieval.nearest import (
-    NearestDocuments,
-    exact_search,
-)
+from opera.retrieval.models import load_model
+from opera.retrieval.nearest import NearestDocuments, exact_search
 from opera.retrieval.passages import DocumentVectors, uncut_tokenizer
 from opera.run.model_card import _passages
 from opera.run.serve import Searches

@@ -27,9 +27,7 @@ from opera.retrieval import vectors as vector_files
 from opera.retrieval import search, vectors
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.models import load_model
 
 search.UNIT, vectors.TILE_BYTES, vectors.QUERIES, vectors.DOCUMENTS = 48, 5000, 7, 30
 vector_files.LEAST_ROWS = 32  # four shards of documents
@@ -95,9 +93,7 @@ from opera.core.errors import ModelError, OperaError
 from opera.data import load_data
 from opera.retrieval import vectors as vector_files
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.models import load_model
 
 folder, model_folder, out = sys.argv[1:]
 vector_files.LEAST_ROWS = 32

@@ -8,9 +8,7 @@ from sentence_transformers import SentenceTransformer
 
 import opera
 from opera.config.recipe import make_recipe, recipe, recipes_by_name
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.models import load_model
 from opera.retrieval.prompts import FAMILIES, family_of, prompt_for, set_prompts
 
 

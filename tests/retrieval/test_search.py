@@ -16,10 +16,7 @@ from opera.data.texts import TEXT_SCHEMA
 from opera.retrieval import vectors
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.measures import Ranking
-from opera.retrieval.nearest import (
-    NearestDocuments,
-    exact_search,
-)
+from opera.retrieval.nearest import NearestDocuments, exact_search
 from opera.retrieval.search import search_corpus
 from small_runs import unit_vectors
 from tiny_world import data_from_dicts

@@ -11,9 +11,7 @@ from sentence_transformers import SentenceTransformer
 from attacks import change, plant_bomb
 from opera.core.errors import ModelError
 from opera.retrieval import models, trust
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.models import load_model
 from opera.retrieval.trust import SAFE_LOADING, check_model_folder
 
 

@@ -14,9 +14,7 @@ import opera
 from opera.methods import METHODS
 from opera.methods.dynamic import cosine_schedule
 from opera.retrieval.measures import FULL_MEASURES
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.models import load_model
 from small_runs import FAST, SMALL, weights
 from tiny_world import write_beir
 

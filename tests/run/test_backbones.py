@@ -12,9 +12,7 @@ import opera
 from attacks import change
 from backbones import write_backbone
 from opera.retrieval.encoder import open_encoder
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.models import load_model
 from tiny_world import write_beir
 
 QUICK = {

@@ -11,9 +11,7 @@ import torch
 import opera
 from opera.core.errors import MissingExtraError
 from opera.retrieval import locate
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.models import load_model
 from opera.run_folder.folder import Run
 from small_runs import SMALL, assert_same_run, interrupted_at
 

@@ -9,15 +9,8 @@ import opera
 from opera.config.training import LoraOptions
 from opera.guard.choice import Weights, mixed_weights
 from opera.identity.model import fingerprint
-from opera.retrieval.lora import (
-    add_lora,
-    has_lora,
-    lora_parameters,
-    merged,
-)
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.lora import add_lora, has_lora, lora_parameters, merged
+from opera.retrieval.models import load_model
 from small_runs import SMALL
 
 TEXTS = ["t0w1 common3", "t5w2 t5w3 common1"]

@@ -19,9 +19,7 @@ import pytest
 import opera
 from opera.core.files import write_parquet
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.models import load_model
 from opera.run import show
 from opera.run.serve import PageServer, Searches
 from opera.run.show import run_texts

@@ -15,9 +15,7 @@ from distinct import known_of, pool_of
 from opera.config.training import TrainSettings
 from opera.data import load_data
 from opera.methods import METHODS, Plan
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.models import load_model
 from opera.training import loss as module
 from opera.training.build import PairDataset
 from opera.training.loss import InfoNCELoss, p_values

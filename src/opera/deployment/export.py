@@ -66,14 +66,8 @@ from opera.retrieval.locate import (
     run_passages,
     with_run_splits,
 )
-from opera.retrieval.lora import (
-    has_lora,
-    merged,
-)
-from opera.retrieval.models import (
-    load_model,
-    parameter_count,
-)
+from opera.retrieval.lora import has_lora, merged
+from opera.retrieval.models import load_model, parameter_count
 from opera.retrieval.prompts import set_prompts, with_data_prompt
 from opera.run_folder.folder import MODEL_FILES, ORIGIN_FILE
 from opera.run_folder.summary import Change

@@ -27,10 +27,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from opera.core.errors import ModelError
 from opera.core.files import read_json
 from opera.core.terminal import first_line_of
-from opera.retrieval.models import (
-    lengths_of,
-    load_model,
-)
+from opera.retrieval.models import lengths_of, load_model
 from opera.retrieval.prompts import ROLES
 
 ONNX_FOLDER = "onnx"

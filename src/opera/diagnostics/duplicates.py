@@ -14,13 +14,8 @@ from opera.core.arrays import IntArray
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData, TextTable
 from opera.data.copies import equal_positions
-from opera.retrieval.nearest import (
-    NearestDocuments,
-    exact_search,
-)
-from opera.retrieval.vectors import (
-    Vectors,
-)
+from opera.retrieval.nearest import NearestDocuments, exact_search
+from opera.retrieval.vectors import Vectors
 
 MAX_CHECKED = 10_000
 NEIGHBOURS = 5

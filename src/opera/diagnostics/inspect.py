@@ -49,9 +49,7 @@ from opera.retrieval.locate import (
     run_corpus_text,
     with_grade,
 )
-from opera.retrieval.models import (
-    model_kind,
-)
+from opera.retrieval.models import model_kind
 from opera.retrieval.passages import DocumentVectors
 from opera.retrieval.prompts import Role, with_data_prompt
 from opera.training.documents import DocumentPool

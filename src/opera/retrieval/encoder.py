@@ -42,14 +42,8 @@ from opera.retrieval.device import (
 from opera.retrieval.kinds import KindName, encoding_kind_of
 from opera.retrieval.kinds.dense import is_static, reads_vectors
 from opera.retrieval.locate import Model, run_passages
-from opera.retrieval.models import (
-    lengths_of,
-    load_model,
-    set_lengths,
-)
-from opera.retrieval.nearest import (
-    BestDocuments,
-)
+from opera.retrieval.models import lengths_of, load_model, set_lengths
+from opera.retrieval.nearest import BestDocuments
 from opera.retrieval.passages import DocumentVectors, Passages, advised_passage, split_corpus
 from opera.retrieval.prompts import (
     LENGTH_SETTINGS,
@@ -60,10 +54,7 @@ from opera.retrieval.prompts import (
     set_prompts,
     warn_of_missing_prompts,
 )
-from opera.retrieval.vectors import (
-    Shards,
-    Vectors,
-)
+from opera.retrieval.vectors import Shards, Vectors
 
 EmbeddingParts: TypeAlias = dict[str, list[Any]]
 """Embeddings of corpora in memory, part by part, by model and texts."""

@@ -19,11 +19,7 @@ from opera.core.errors import ModelError
 from opera.core.processes import everywhere
 from opera.data import TextTable
 from opera.retrieval.measures import Ranking
-from opera.retrieval.vectors import (
-    DOCUMENTS,
-    Vectors,
-    tiles,
-)
+from opera.retrieval.vectors import DOCUMENTS, Vectors, tiles
 
 QUERIES, GPU_DOCUMENTS = 1024, 65_536
 """Queries per product, and documents on a GPU."""

@@ -20,9 +20,7 @@ from opera.core.processes import cached_by_all, process_index
 from opera.core.progress import progress
 from opera.data.texts import ROWS_AT_ONCE, TEXT_SCHEMA, TextTable, open_arrow, text_batches
 from opera.identity.model import cache_key, tokenizer_backend, tokenizer_facts
-from opera.retrieval.vectors import (
-    Vectors,
-)
+from opera.retrieval.vectors import Vectors
 
 KIND, LAYOUT = "passages", "1"
 TABLE_FILE, STARTS_FILE = "passages.arrow", "starts.npy"

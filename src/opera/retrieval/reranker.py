@@ -28,9 +28,7 @@ from opera.retrieval.device import (
 )
 from opera.retrieval.encoder import cached_arrays, gather_parts, rows_digest
 from opera.retrieval.kinds import KINDS
-from opera.retrieval.models import (
-    load_safely,
-)
+from opera.retrieval.models import load_safely
 
 BATCH, CHUNK = 64, 2048
 """Pairs per call of the model, halved if memory runs out, and pairs per progress step."""

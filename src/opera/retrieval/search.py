@@ -33,16 +33,10 @@ from opera.retrieval.locate import (
     run_keyword_weight,
 )
 from opera.retrieval.measures import Ranking
-from opera.retrieval.nearest import (
-    BestDocuments,
-    exact_search,
-)
+from opera.retrieval.nearest import BestDocuments, exact_search
 from opera.retrieval.passages import DocumentVectors
 from opera.retrieval.prompts import with_data_prompt
-from opera.retrieval.vectors import (
-    first_dimensions,
-    tiles,
-)
+from opera.retrieval.vectors import first_dimensions, tiles
 
 UNIT = 16_384
 """A process searches a multiple of this number of documents."""

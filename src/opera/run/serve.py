@@ -19,9 +19,7 @@ from opera.labels.review import Item, describe_document
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import TOP_DOCUMENTS
 from opera.retrieval.locate import Model, locate_model
-from opera.retrieval.nearest import (
-    exact_search,
-)
+from opera.retrieval.nearest import exact_search
 from opera.retrieval.prompts import ROLES
 from opera.retrieval.search import best_passages, checked_query, keyword_index
 from opera.retrieval.trust import download_model

@@ -32,9 +32,7 @@ from opera.data.splits import is_detail
 from opera.retrieval.device import describe_device
 from opera.retrieval.lengths import text_lengths
 from opera.retrieval.locate import model_title, trained_queries
-from opera.retrieval.models import (
-    lengths_of,
-)
+from opera.retrieval.models import lengths_of
 from opera.retrieval.prompts import Role
 from opera.run_folder.folder import TRIAL_FOLDER, RunWriter
 from opera.run_folder.record import DataRecord, ModelRecord, RunRecord, SetRecord

@@ -38,9 +38,7 @@ from opera.retrieval.evaluation import (
 )
 from opera.retrieval.kinds.dense import reads_vectors
 from opera.retrieval.measures import FULL_MEASURES
-from opera.retrieval.models import (
-    load_model,
-)
+from opera.retrieval.models import load_model
 from opera.retrieval.search import index_facts
 from opera.run.check import Checked
 from opera.run.costs import time_run

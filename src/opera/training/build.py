@@ -27,9 +27,7 @@ from opera.methods import Method, PairScores
 from opera.retrieval.kinds.dense import reads_vectors
 from opera.retrieval.passages import DocumentVectors, Passages
 from opera.retrieval.prompts import ROLES, Role, prompt_for
-from opera.retrieval.vectors import (
-    Vectors,
-)
+from opera.retrieval.vectors import Vectors
 from opera.training.documents import DocumentPool, KnownPositives
 from opera.training.negatives import (
     ListedNegatives,

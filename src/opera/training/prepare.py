@@ -37,12 +37,7 @@ from opera.retrieval.locate import (
     origin_of,
     run_passages,
 )
-from opera.retrieval.lora import (
-    add_lora,
-    has_lora,
-    lora_parameters,
-    merged,
-)
+from opera.retrieval.lora import add_lora, has_lora, lora_parameters, merged
 from opera.retrieval.models import (
     adds_head,
     checkpoint_gradients,

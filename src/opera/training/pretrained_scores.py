@@ -15,9 +15,7 @@ from opera.data.pairs import TrainingPairs
 from opera.methods import PairScores
 from opera.retrieval.encoder import pair_similarities
 from opera.retrieval.passages import DocumentVectors
-from opera.retrieval.vectors import (
-    Vectors,
-)
+from opera.retrieval.vectors import Vectors
 from opera.training.documents import DocumentPool, KnownPositives
 
 CHUNK_CELLS = 8_000_000

@@ -37,13 +37,8 @@ from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.kinds import Kind, encoding_kind_of
 from opera.retrieval.kinds.dense import is_static, reads_vectors
-from opera.retrieval.lora import (
-    has_lora,
-)
-from opera.retrieval.models import (
-    freeze_unused_parameters,
-    loading_model,
-)
+from opera.retrieval.lora import has_lora
+from opera.retrieval.models import freeze_unused_parameters, loading_model
 from opera.retrieval.prompts import prompt_for
 from opera.retrieval.trust import check_model_folder
 from opera.run_folder.folder import SAMPLER_FILE, Run, RunWriter

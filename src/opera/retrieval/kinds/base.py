@@ -21,14 +21,8 @@ from opera.core.errors import ModelError
 from opera.core.terminal import shown
 from opera.data import TextTable
 from opera.retrieval.locate import model_type_in
-from opera.retrieval.nearest import (
-    BestDocuments,
-)
-from opera.retrieval.vectors import (
-    MOST_ROWS,
-    SUFFIX,
-    Shards,
-)
+from opera.retrieval.nearest import BestDocuments
+from opera.retrieval.vectors import MOST_ROWS, SUFFIX, Shards
 
 KindName = Literal["dense", "sparse", "multi-vector", "reranker"]
 

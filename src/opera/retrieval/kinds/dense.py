@@ -17,14 +17,8 @@ from sentence_transformers import (
 from opera.core.arrays import IntArray, normalise
 from opera.data import TextTable
 from opera.retrieval.kinds.base import KINDS, EncodingKind
-from opera.retrieval.nearest import (
-    NearestDocuments,
-)
-from opera.retrieval.vectors import (
-    Embeddings,
-    Shards,
-    write_shard,
-)
+from opera.retrieval.nearest import NearestDocuments
+from opera.retrieval.vectors import Embeddings, Shards, write_shard
 
 FloatRows = NDArray[np.float32]
 

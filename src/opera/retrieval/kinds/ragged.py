@@ -10,9 +10,7 @@ from opera.core.arrays import IntArray
 from opera.data import TextTable
 from opera.retrieval.kinds.base import EncodingKind
 from opera.retrieval.kinds.rows import SUFFIX, NearestRows, Rows, StoredRows
-from opera.retrieval.vectors import (
-    Shards,
-)
+from opera.retrieval.vectors import Shards
 
 
 class RaggedKind(EncodingKind):

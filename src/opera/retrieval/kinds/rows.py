@@ -20,12 +20,8 @@ from scipy.sparse import csr_array, vstack
 from opera.core.arrays import IntArray, concatenated_ranges, slices
 from opera.core.files import unfinished
 from opera.data.texts import open_arrow
-from opera.retrieval.nearest import (
-    BestDocuments,
-)
-from opera.retrieval.vectors import (
-    Shards,
-)
+from opera.retrieval.nearest import BestDocuments
+from opera.retrieval.vectors import Shards
 
 SUFFIX = ".arrow"
 FEW_QUERIES = 8
