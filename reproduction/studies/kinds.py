@@ -1,0 +1,139 @@
+"""Do the methods help sparse and multi-vector models as they help dense ones?
+
+    OMP_NUM_THREADS=1 python reproduction/studies/kinds.py            # trains what is missing; hours
+    python reproduction/studies/kinds.py --tables                     # fills docs/kinds.md
+
+``splade`` is splade-tiny, 4.4 million parameters. ``tokens`` is its body with a new projection to 128 dimensions, as a
+multi-vector model. Both train 100 steps of 32 queries, and read 128 tokens of a document. With ``random:0.3``, 30% of
+the pairs in train and dev are wrong, at random. The guard is on where it can be: a new projection has none. Reads
+``../shared``. Finished trainings are stored, so the study can be stopped at any time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import opera
+from false_labels import auc, is_wrong
+from opera.core.figures import signed
+from opera.data import RetrievalData
+from opera_paper.noise import add_wrong_pairs
+from study import ROOT, STORED, OverSettings, Results, Row, fill, load_setting, need, table_lines, words
+
+SPLADE = ROOT / "../shared/models/splade-tiny"
+MODELS: dict[str, dict[str, Any]] = {"splade": {"kind": "sparse"}, "tokens": {"kind": "multi-vector"}}
+SETS, NOISES = ("scifact", "nfcorpus", "scifact+new", "nfcorpus+new"), ("random:0.3", "clean")
+METHODS = ("ft", "denoise", "dp", "infobatch")
+SETTINGS: dict[str, Any] = {
+    "max_steps": 100,
+    "per_device_train_batch_size": 32,
+    "max_passage_length": 128,
+    "max_query_length": 64,
+    "refit": False,
+}
+KEY = ("model", "set", "noise", "method", "seed")
+MEASURED = ("base", "fine_tuned", "final", "bm25", "hybrid")
+PAGE = ROOT / "docs" / "kinds.md"
+MEASURE = "nDCG@10"
+
+
+def data_of(name: str, noise: str, seed: int) -> RetrievalData:
+    """A setting, with wrong pairs in train if ``noise`` is ``random:0.3``."""
+    data = load_setting(name)
+    if noise == "clean":
+        return data
+    kind, fraction = noise.split(":")
+    return add_wrong_pairs(data, kind, float(fraction), seed)[0]
+
+
+def train(run: Row) -> Row:
+    """Train once; return the measures of each query, and what the run says about its labels."""
+    with tempfile.TemporaryDirectory() as folder:
+        trained = opera.adapt(
+            data_of(run["set"], run["noise"], run["seed"]),
+            model=SPLADE,
+            out=Path(folder, "run"),
+            method=run["method"],
+            seed=run["seed"],
+            **MODELS[run["model"]],
+            **SETTINGS,
+        )
+        pairs, queries, record = trained.pairs().to_pandas(), trained.per_query(), trained.record
+    wrong = is_wrong(load_setting(run["set"]), pairs)
+    sampled, estimate, guard = pairs.first_rank.notna().to_numpy(), record.noisy_labels, record.guard
+    facts: Row = {
+        "seconds": sum(record.seconds.values()),
+        "truth": wrong.mean(),
+        **{name: getattr(estimate, name, None) for name in ("noise_rate", "low", "high")},
+        "auc": auc(pairs.first_rank.to_numpy()[sampled], wrong[sampled]) if wrong.any() else None,
+        "mixing_weight": None if guard is None else guard.mixing_weight,
+        "curve": None if guard is None else " ".join(f"{p.mixing_weight:g}:{100 * p.mean:.1f}" for p in guard.curve),
+    }
+    for model, index in (record.index or {}).items():
+        facts |= {f"{model} {name}": value for name, value in index.items()}
+    columns = {model: f"{model} {MEASURE}" for model in MEASURED if f"{model} {MEASURE}" in queries.column_names}
+    return facts | {column: np.asarray(queries[column]) for column in columns.values()}
+
+
+def main() -> None:
+    """Train what is missing, or fill the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    lists = {"models": MODELS, "sets": SETS, "noises": NOISES, "methods": METHODS, "seeds": "0"}
+    for name, values in lists.items():
+        parser.add_argument(f"--{name}", type=words, default=list(values))
+    parser.add_argument("--tables", action="store_true")
+    options, results = parser.parse_args(), Results(STORED / "kinds.csv", KEY)
+    if options.tables:
+        fill(PAGE, {"kinds": methods_table(results)})
+        return
+    need("../shared/data", "../shared/models")
+    logging.disable(logging.INFO)
+    chosen = options.sets, options.noises, options.methods, options.models
+    for seed, (name, noise, method, model) in itertools.product(options.seeds, itertools.product(*chosen)):
+        run = dict(zip(KEY, (model, name, noise, method, int(seed)), strict=True))
+        if not results.has(run):
+            results.add(run, **train(run))
+            row = results.of(run)
+            shown = {column: round(float(np.mean(row[column])), 4) for column in row if str(column).endswith(MEASURE)}
+            print(*run.values(), f"{row['seconds']:.0f} s", shown, row["noise_rate"], row["auc"], flush=True)
+
+
+def methods_table(results: Results) -> str:
+    """A row per model, noise and method: means over the sets, and the gain over ft with an interval over the sets."""
+    rows = []
+    for model, noise, method in itertools.product(MODELS, NOISES, METHODS):
+        runs = results.select(model=model, noise=noise, method=method)
+        pairs = [(run, results.of({**run, "method": "ft"})) for run in runs if results.has({**run, "method": "ft"})]
+        if not pairs:
+            continue
+        column = "final nDCG@10"
+        means = [100 * float(np.mean([run[name].mean() for run, _ in pairs])) for name in ("base nDCG@10", column)]
+        gains = OverSettings.of([100 * float((run[column] - ft[column]).mean()) for run, ft in pairs])
+        gain = "" if method == "ft" else f"{signed(gains.difference)} ({signed(gains.low)} to {signed(gains.high)})"
+        estimates = [run["noise_rate"] - run["truth"] for run, _ in pairs if run["noise_rate"] is not None]
+        areas = [run["auc"] for run, _ in pairs if run["auc"] is not None]
+        rows.append(
+            [
+                model,
+                "30% wrong" if noise != "clean" else "none",
+                method,
+                str(len(pairs)),
+                *(f"{mean:.1f}" for mean in means),
+                gain,
+                f"{100 * np.mean(np.abs(estimates)):.0f} points" if estimates and noise != "clean" else "",
+                f"{np.mean(areas):.2f}" if areas else "",
+            ]
+        )
+    heads = ["model", "wrong labels", "method", "runs", "before", "after", "against ft", "error of the rate", "AUC"]
+    return table_lines(heads, rows)
+
+
+if __name__ == "__main__":
+    main()
