@@ -19,7 +19,7 @@ import opera
 from opera.core.errors import ModelError, SettingError
 from opera.data import TextTable
 from opera.labels.estimate import calibrated
-from opera.retrieval import vectors
+from opera.retrieval import nearest, vectors
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.models import load_model
 from opera.retrieval.nearest import NearestDocuments, exact_search
@@ -69,7 +69,7 @@ def test_a_document_is_ranked_once_by_its_best_passage(corpus, depth, tile, bloc
     doc_rows = np.repeat(np.arange(len(documents)), np.diff(documents.starts))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vectors, "TILE_BYTES", tile)
-        patch.setattr(vectors, "DOCUMENTS", block)
+        patch.setattr(nearest, "DOCUMENTS", block)
         ranking = exact_search(NearestDocuments(queries, ids, depth, doc_rows=doc_rows), documents.rows)
     for of_query, rows, scores in zip(expected, ranking.doc_rows, ranking.scores, strict=True):
         best = np.lexsort((np.arange(len(documents)), of_query))[::-1][:depth]
@@ -89,7 +89,7 @@ def test_processes_may_share_the_passages_of_a_document(corpus, share):
     first.add(0, documents.rows[:border])
     second.add(border, documents.rows[border:])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vectors, "everywhere", lambda work: [work(), second._best[: len(queries)].copy()])
+        patch.setattr(nearest, "everywhere", lambda work: [work(), second._best[: len(queries)].copy()])
         first.merge_processes()
     assert np.array_equal(first.ranking().doc_rows, whole.ranking().doc_rows)
     assert np.array_equal(first.ranking().scores, whole.ranking().scores)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import opera
 from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
-from opera.retrieval import vectors
+from opera.retrieval import nearest, vectors
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import NearestDocuments, exact_search
@@ -74,8 +74,8 @@ def test_it_finds_what_brute_force_finds(problem, size, block):
     queries, docs, ids, depth = problem
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vectors, "TILE_BYTES", size)
-        patch.setattr(vectors, "QUERIES", block[0])
-        patch.setattr(vectors, "DOCUMENTS", block[1])
+        patch.setattr(nearest, "QUERIES", block[0])
+        patch.setattr(nearest, "DOCUMENTS", block[1])
         ranking = search_all(queries, docs, table(ids), depth)
     assert_same(ranking, brute_force(queries, docs, ids, depth))
 
@@ -90,8 +90,8 @@ def test_distances_rank_as_brute_force_does(similarity, norm):
     for depth, unit, block in ((7, 16, (4, 9)), (200, 400, (256, 2048))):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(vectors, "TILE_BYTES", 12 * unit)
-            patch.setattr(vectors, "QUERIES", block[0])
-            patch.setattr(vectors, "DOCUMENTS", block[1])
+            patch.setattr(nearest, "QUERIES", block[0])
+            patch.setattr(nearest, "DOCUMENTS", block[1])
             ranking = search_all(queries, docs, table(ids), depth, similarity=similarity)
         assert_same(ranking, ranked(scores, ids, depth))
 
@@ -113,8 +113,8 @@ def test_the_way_of_gpus_finds_the_same(problem):
     """Torch picks what reaches the bound; on the CPU here, which tests the same lines."""
     queries, docs, ids, depth = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vectors, "QUERIES", 16)
-        patch.setattr(vectors, "GPU_DOCUMENTS", 50)
+        patch.setattr(nearest, "QUERIES", 16)
+        patch.setattr(nearest, "GPU_DOCUMENTS", 50)
         search_as_on_a_gpu(patch)
         assert_same(search_all(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
 
@@ -176,7 +176,7 @@ def test_a_query_that_is_equally_similar_to_all_documents_needs_little_memory():
     search_all(queries[:1], docs, table(ids), 3)
     tracemalloc.start()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vectors, "DOCUMENTS", len(docs))
+        patch.setattr(nearest, "DOCUMENTS", len(docs))
         ranking = search_all(queries, docs, table(ids), 3)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

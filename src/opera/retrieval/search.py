@@ -34,7 +34,7 @@ from opera.retrieval.locate import (
 )
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import BestDocuments, exact_search
-from opera.retrieval.passages import DocumentVectors
+from opera.retrieval.passages import DocumentVectors, products
 from opera.retrieval.prompts import with_data_prompt
 from opera.retrieval.vectors import first_dimensions, tiles
 
@@ -222,7 +222,11 @@ def best_passages(
     texts = []
     for doc_row in doc_rows:
         rows = passages.rows_of(np.array([doc_row]))
-        scores = encoder.model.similarity(query, documents.rows[rows])[0]
+        vectors = documents.rows[rows]
+        if encoder.kind is Dense:
+            scores = encoder.model.similarity(query, vectors)[0]
+        else:
+            scores = products(query, vectors)[0]
         texts += passages.table.texts(rows[[int(scores.argmax())]])
     return texts
 
