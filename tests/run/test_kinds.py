@@ -75,6 +75,23 @@ def test_the_other_doors_take_a_run(run, tmp_path):
         opera.export(run.path, out=tmp_path / "export", forms=["onnx"], measure=False)
 
 
+@pytest.mark.parametrize("name", ["splade", "tokens"])
+def test_the_doors_that_read_pairs_take_a_model(beir, kind_models, name):
+    model = kind_models / name
+    scores = opera.score(beir, model=model)["score"].to_numpy()
+    assert np.isfinite(scores).all()
+    mined = opera.mine(beir, model=model, negatives=2)
+    assert mined.num_rows > 0
+    report = opera.inspect(beir, model=model)
+    assert report.as_dict()
+
+
+def test_compare_takes_models_of_several_kinds(beir, kind_models, bert_model, tmp_path):
+    models = [kind_models / "splade", kind_models / "tokens", bert_model]
+    compared = opera.compare(beir, model=models, out=tmp_path / "grid", methods=["ft"], **SMALL)
+    assert len(compared.runs) == 3
+
+
 def test_the_text_of_a_run_says_what_its_index_costs(sparse_run):
     lines = " ".join(sparse_run.headlines)
     assert "The index: words per query" in lines
