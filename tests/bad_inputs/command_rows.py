@@ -74,6 +74,19 @@ mine data --model model --out x.tsv --keep 0 => --keep: must be greater than or 
 mine data --model model --out x.tsv --max-query-length 9 => --max-query-length: StaticEmbedding reads whole texts;
     remove the setting, also from recipes
 search data x --model model --precision fp8 => --precision: must be 'auto', 'fp32', 'bf16' or 'fp16', got 'fp8'
+evaluate data --model model --first-stage bm25 => --first-stage: needs --reranker
+evaluate data --model model --depth 5 => --depth: needs --reranker
+evaluate data --model model --max-length 50 => --max-length: needs --reranker
+evaluate data --reranker r --model model => --model --reranker: pass the model as --first-stage
+evaluate data --reranker r --hybrid => --hybrid --reranker: remove one of the two options
+evaluate data --reranker r --no-bm25 => --bm25 --reranker: leave --bm25 out; BM25 is the first stage unless
+    --first-stage names a model
+evaluate data --reranker r --depth 0 => invalid value for '--depth': must be greater than or equal to 1; see opera
+    evaluate --help
+evaluate data --reranker r --max-query-length 9 --passages 50 => --max-query-length and --passages: needs a model as
+    --first-stage; a reranker reads whole texts, up to --max-length
+evaluate data --reranker model =~ model: cannot be loaded as a reranker.*|model: is not a reranker.*
+evaluate data --reranker ./none => ./none: no such model folder
 evaluate data --model 'SentenceTransformer object' => SentenceTransformer object: stands for a loaded model in the
     record of a run; save that model with save_pretrained, and pass its folder
     """),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import opera
+from backbones import write_reranker
 from commands import QUICK
 from grids import RunsFolder, around
 from opera.cli.compare import print_results
@@ -37,6 +38,22 @@ def test_evaluate_measures_a_run(run_opera, trained, beir, tmp_path):
     text = run_opera(*command).stdout
     assert "95% interval" in text
     assert "warning: 16 test queries are few to measure by" in text
+
+
+def test_evaluate_shows_a_reranker_beside_its_first_stage(run_opera, beir, tmp_path):
+    model = write_reranker(tmp_path / "reranker")
+    command = ["evaluate", beir, "--reranker", model, "--depth", 7, "--precision", "fp32"]
+    text = run_opera(*command).stdout
+    assert f"bm25 on {beir}, test: 16 queries; {model} sorts the best 7 again" in text
+    assert "the reranker read 112 pairs, 7 per query: " in text
+    assert "warning: 16 test queries are few to measure by" in text
+    result = json.loads(run_opera(*command, "--json", "--run-file", "out.trec").stdout)
+    reranked, change = result["reranked"], result["reranked"]["changes"]["nDCG@10"]
+    assert [result["model"], reranked["reranker"], reranked["depth"], reranked["pairs"]] == ["bm25", str(model), 7, 112]
+    assert change["difference"] == pytest.approx(reranked["measures"]["nDCG@10"] - result["measures"]["nDCG@10"])
+    assert change["low"] <= change["difference"] <= change["high"]
+    best = opera.evaluate(beir, reranker=model, depth=7, precision="fp32").reranked.top_documents[0][0]
+    assert (tmp_path / "out.trec").read_text().startswith(f"test0 Q0 {best} 1 ")
 
 
 def test_a_run_alone_knows_its_data_and_its_model(run_opera, trained, beir):

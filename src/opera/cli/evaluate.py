@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opera.cli.options import (
+    MODELS,
     Bm25Option,
     JsonOption,
+    MaxLengthOption,
     OptionalModel,
     OverwriteOption,
     RelevantOption,
@@ -24,6 +26,7 @@ from opera.cli.options import (
     is_main_process,
     path_option,
     show,
+    source_option,
     with_options,
 )
 from opera.config.arguments import ENCODING
@@ -32,7 +35,7 @@ from opera.core.errors import SettingError, raise_first
 from opera.core.terminal import counted, say
 
 if TYPE_CHECKING:
-    from opera.retrieval.evaluation import Evaluation
+    from opera.retrieval.evaluation import Evaluation, Reranked
     from opera.retrieval.search import RankedDocument
 
 
@@ -60,6 +63,26 @@ def evaluate(
             help="fuse the model with keyword search too, by the run's weight, or one from dev",
         ),
     ] = False,
+    reranker: Annotated[
+        str | None,
+        source_option(
+            "--reranker",
+            "also sort the best documents of a first stage by a cross-encoder: folder or hub id",
+        ),
+    ] = None,
+    first_stage: Annotated[
+        str | None,
+        source_option(
+            "--first-stage", f"what ranks all documents for --reranker: bm25 (default), or {MODELS}"
+        ),
+    ] = None,
+    depth: Annotated[
+        int | None,
+        typer.Option(
+            "--depth", help="how many documents --reranker sorts per query; default: 100", min=1
+        ),
+    ] = None,
+    max_length: MaxLengthOption = None,
     relevant_grade: RelevantOption = None,
     run_file: Annotated[
         Path | None, path_option("--run-file", "also write the ranking as a TREC run")
@@ -74,7 +97,7 @@ def evaluate(
     from opera.core.figures import DEFAULT_MEASURES
     from opera.data import load_all
     from opera.data.loading import log_notes
-    from opera.retrieval.locate import data_and_model, inputs_of
+    from opera.retrieval.locate import BM25, data_and_model, inputs_of
     from opera.retrieval.measures import (
         FULL_MEASURES,
         check_trec_ids,
@@ -87,9 +110,10 @@ def evaluate(
     default = FULL_MEASURES if full else DEFAULT_MEASURES
     parsed = parse_measures(default if measures is None else measures)
     named = tables.source(data)
-    source, name, run = data_and_model(named, model)
+    ranks_alone = model if reranker is None else first_stage or BM25
+    source, name, run = data_and_model(named, ranks_alone)
     if run_file:
-        reads = inputs_of(source, name)
+        reads = inputs_of(source, name, reranker)
         checked_output(run_file, (".trec", ".run", ".txt"), overwrite, source, reads, "--run-file")
     mixture = load_all([source])
     loaded = log_notes(mixture.joined)
@@ -99,22 +123,35 @@ def evaluate(
     from opera.run.evaluate import evaluate as evaluate_model
 
     measured = mixture if run == name else named  # the run gives splits and grades too
-    options = {"relevant_grade": relevant_grade, "bm25": bm25, "hybrid": hybrid, **encoding}
-    result = evaluate_model(measured, model=name, split=split, measures=parsed, **options)
+    options: dict[str, Any] = {
+        "relevant_grade": relevant_grade,
+        "bm25": bm25,
+        "hybrid": hybrid,
+        "depth": depth,
+        "max_length": max_length,
+        **encoding,
+    }
+    if reranker is None:
+        options |= {"model": name, "first_stage": first_stage}
+    else:
+        options |= {"model": model, "first_stage": name, "reranker": reranker}
+    result = evaluate_model(measured, split=split, measures=parsed, **options)
     if run_file and is_main_process():
-        write_trec_run(run_file, result.query_ids, (result.hybrid or result).ranking, loaded)
+        best = result.reranked or result.hybrid or result
+        write_trec_run(run_file, result.query_ids, best.ranking, loaded)
     title = f"{name} on {loaded.title}, {split}: {counted(len(result.query_ids), 'query')}"
     show(
         as_json,
-        lambda: {"model": name, "data": mixture.source, **_as_dict(result)},
-        partial(_print_evaluation, title=title, result=result),
+        lambda: {"model": name, "data": mixture.source, **_as_dict(result, reranker)},
+        partial(_print_evaluation, title=title, result=result, reranker=reranker),
     )
 
 
-def _as_dict(result: Evaluation) -> dict[str, Any]:
+def _as_dict(result: Evaluation, reranker: str | None) -> dict[str, Any]:
     """The results of an evaluation, for JSON."""
     from opera.core.figures import mean_intervals
 
+    reranked = result.reranked
     return {
         "split": result.split,
         "queries": len(result.query_ids),
@@ -124,13 +161,27 @@ def _as_dict(result: Evaluation) -> dict[str, Any]:
         "hybrid": result.hybrid and result.hybrid.measures,
         "keyword_weights": result.keyword_weights,
         "index": result.index,
+        "reranked": reranked
+        and {
+            "reranker": reranker,
+            "depth": reranked.depth,
+            "pairs": reranked.pairs,
+            "seconds_per_query": reranked.seconds_per_query,
+            "measures": reranked.measures,
+            "changes": {name: asdict(change) for name, change in reranked.changes.items()},
+        },
     }
 
 
-def _print_evaluation(screen: Screen, title: str, result: Evaluation) -> None:
-    """Print a row per measure, with columns for keyword search and for both together."""
+def _print_evaluation(screen: Screen, title: str, result: Evaluation, reranker: str | None) -> None:
+    """Print a row per measure, with columns for keyword search and for both together, or for the
+    reranker.
+    """
     from opera.core.figures import few_queries, in_points, index_sentence, mean_intervals
 
+    if result.reranked is not None:
+        _print_reranked(screen, title, result, result.reranked, reranker)
+        return
     intervals = mean_intervals(result.per_query)
     searches = (("BM25", result.bm25), ("model + BM25", result.hybrid))
     others = {heading: search.measures for heading, search in searches if search is not None}
@@ -150,6 +201,34 @@ def _print_evaluation(screen: Screen, title: str, result: Evaluation) -> None:
     if result.index:
         screen.lines(index_sentence(result.index))
     screen.lines(few_queries(len(result.query_ids), result.split))
+
+
+def _print_reranked(
+    screen: Screen, title: str, first: Evaluation, reranked: Reranked, reranker: str | None
+) -> None:
+    """Print a row per measure before and after a reranker, and what it costs."""
+    from opera.core.figures import few_queries, in_points
+
+    rows = [
+        (
+            measure,
+            in_points(first.measures[measure]),
+            in_points(reranked.measures[measure]),
+            *change.cells(),
+        )
+        for measure, change in reranked.changes.items()
+    ]
+    seconds = reranked.seconds_per_query
+    screen.heading(f"{title}; {reranker} sorts the best {reranked.depth} again")
+    heads = ("measure", "first stage", "reranked", "points", "95% interval of the points")
+    screen.table(heads, rows)
+    queries = len(reranked.query_ids)
+    time = "scores from the cache" if seconds is None else f"{seconds:.3g} seconds per query"
+    screen.lines(
+        f"the reranker read {counted(reranked.pairs, 'pair')}, "
+        f"{reranked.pairs / queries:.3g} per query: {time}",
+        few_queries(queries, first.split),
+    )
 
 
 @with_options(*ENCODING)

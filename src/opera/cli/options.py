@@ -109,6 +109,10 @@ RelevantOption = Annotated[
         min=1,
     ),
 ]
+MaxLengthOption = Annotated[
+    int | None,
+    typer.Option("--max-length", help="most tokens of a pair for the reranker", min=8),
+]
 SeedOption = Annotated[int, typer.Option("--seed", help="random seed", min=0, max=MOST_SEED)]
 SetOption = Annotated[
     list[str] | None,

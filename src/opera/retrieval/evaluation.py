@@ -28,6 +28,7 @@ from opera.retrieval.measures import (
     ranking_depth,
 )
 from opera.retrieval.search import rank_by_size, search_corpus, without_query_documents
+from opera.run_folder.summary import Change
 
 TOP_DOCUMENTS = 10
 
@@ -49,6 +50,7 @@ class Evaluation:
         hybrid: the results of the model fused with keyword search, if they were measured too.
         keyword_weights: the weight of keyword search in ``hybrid``, by the name of the data set.
         index: the size of the index, by name, of a sparse or multi-vector model.
+        reranked: the results after a reranker, if there is one.
     """
 
     split: str
@@ -62,6 +64,7 @@ class Evaluation:
     hybrid: Evaluation | None = None
     keyword_weights: dict[str, float] = field(default_factory=dict)
     index: dict[str, float] = field(default_factory=dict)
+    reranked: Reranked | None = None
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name} {in_points(value)}" for name, value in self.measures.items())
@@ -73,6 +76,24 @@ class Evaluation:
         return means(self.per_query)
 
 
+@dataclass(frozen=True)
+class Reranked(Evaluation):
+    """The results of a first stage after a reranker has sorted its best documents again.
+
+    Attributes:
+        depth: the reranker sorted this number of documents of each query.
+        pairs: how many pairs of a query and a document that was.
+        seconds_per_query: the time to score the documents of a query; ``None`` if the cache held
+            all scores.
+        changes: from the first stage to the reranked documents, by measure.
+    """
+
+    depth: int = 0
+    pairs: int = 0
+    seconds_per_query: float | None = None
+    changes: dict[str, Change] = field(default_factory=dict)
+
+
 def evaluate_encoder(
     encoder: Encoder,
     data: Mixture,
@@ -80,10 +101,12 @@ def evaluate_encoder(
     measures: Sequence[str | Measure] = DEFAULT_MEASURES,
     corpus_text: CorpusText = "title_text",
     sizes: Sequence[int] = (),
+    depth: int = 0,
 ) -> Evaluation:
     """Rank the corpus for the judged queries of a split and compute measures.
 
-    ``sizes`` are numbers of first dimensions to measure in addition to the full embeddings.
+    ``sizes`` are numbers of first dimensions to measure in addition to the full embeddings. The
+    ranking has ``depth`` documents, or more if the measures need more.
 
     Raises:
         DataError: if the split is missing or has no relevant document.
@@ -93,7 +116,9 @@ def evaluate_encoder(
     return evaluate_sets(
         data,
         split,
-        lambda data_set: _evaluate_set(encoder, data_set, split, parsed, corpus_text, sizes),
+        lambda data_set: _evaluate_set(
+            encoder, data_set, split, parsed, corpus_text, sizes, max(depth, ranking_depth(parsed))
+        ),
     )
 
 
@@ -133,8 +158,9 @@ def _evaluate_set(
     parsed: Sequence[Measure],
     corpus_text: CorpusText,
     sizes: Sequence[int],
+    depth: int,
 ) -> Evaluation:
-    qrels, depth = data.judged_qrels(split), ranking_depth(parsed)
+    qrels = data.judged_qrels(split)
     rows = qrels.query_rows
     query_documents = documents_that_are_queries(data, qrels)
     one_more = int((query_documents >= 0).any())
@@ -295,10 +321,12 @@ class KeywordSearch:
         query_documents = documents_that_are_queries(data_set, qrels)
         return without_query_documents(ranking, query_documents, depth)
 
-    def evaluate(self, data: Mixture, split: str, measures: Sequence[str | Measure]) -> Evaluation:
+    def evaluate(
+        self, data: Mixture, split: str, measures: Sequence[str | Measure], depth: int = 0
+    ) -> Evaluation:
         """Measure keyword search on a split, as :func:`evaluate_encoder` measures a model."""
         parsed = parse_measures(measures)
-        rank = partial(self.rank, split=split, depth=ranking_depth(parsed))
+        rank = partial(self.rank, split=split, depth=max(depth, ranking_depth(parsed)))
         return evaluate_sets(
             data,
             split,

@@ -46,6 +46,8 @@ LOADED = "SentenceTransformer object"
 MINILM, SPLADE_TINY = "minilm", "splade-tiny"
 SPLADE_TINY_WEIGHTS = "96e1dd8dbbc82439cf50677a15bcb9141172b289d20b41c9c28b621a0451a02a"
 """SHA-256 of the weights."""
+BM25 = "bm25"
+"""The first stage of a reranker that is not a model."""
 
 
 def is_loaded(model: Any) -> TypeGuard[SentenceTransformer]:
@@ -327,7 +329,7 @@ def trained_queries(data: RetrievalData, model: Model, query_ids: Sequence[str])
     return int(np.isin(hashes, origin.queries).sum())
 
 
-def run_corpus_text(model: Model) -> CorpusText:
+def run_corpus_text(model: Model | None) -> CorpusText:
     """Return which text of a document a run trained on; title and text for any other model."""
     origin = origin_of(model)
     return "title_text" if origin is None else origin.corpus_text

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,6 +42,10 @@ class Reranker:
     Scores are raw logits. Many models apply a sigmoid, but it would give all good documents nearly
     the same score. Between two calls of :meth:`score_pairs` the model stays in CPU memory.
 
+    Attributes:
+        scored_pairs: how many pairs :meth:`score_pairs` did not read from the cache.
+        seconds: the time for them.
+
     Args:
         model: the model.
         query_prompt: text before each query.
@@ -57,6 +63,7 @@ class Reranker:
         self.model, self.prompts = model, (query_prompt, document_prompt)
         self.device = pick_device()
         self.precision = resolve_precision(precision, self.device, is_transformer=True)
+        self.scored_pairs, self.seconds = 0, 0.0
         self._batch = BATCH
 
     @property
@@ -129,7 +136,10 @@ class Reranker:
 
         def scores() -> NDArray[np.float32]:
             self.model.to(self.device)
+            began = time.perf_counter()
             scored = np.concatenate(gather_parts(parts, pairs.shape[1], CHUNK))
+            self.seconds += time.perf_counter() - began
+            self.scored_pairs += len(scored)
             self.model.to("cpu")
             return scored
 
@@ -137,6 +147,16 @@ class Reranker:
             return scores()
         key = cache_key([self.fingerprint, data.fingerprint, corpus_text, rows_digest(pairs)])
         return cached_arrays("reranked", key, lambda: {"scores": scores()})["scores"]
+
+
+def reranker_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of encoding that a reranker reads, and those that are left for a model.
+
+    The prompts are the reranker's. Both have the same precision.
+    """
+    left = {name: value for name, value in settings.items() if not name.endswith("_prompt")}
+    taken = {name: settings[name] for name in settings if name not in left or name == "precision"}
+    return taken, left
 
 
 def open_reranker(

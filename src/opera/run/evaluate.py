@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
@@ -14,7 +15,7 @@ from opera.core.arguments import text
 from opera.core.errors import DataError, SettingError, raise_first
 from opera.core.figures import DEFAULT_MEASURES, PRIMARY
 from opera.core.terminal import counted, log
-from opera.data import Mixture, load_all
+from opera.data import Mixture, RetrievalData, load_all
 from opera.data.copies import log_copies
 from opera.data.loading import named_source
 from opera.data.retrieval_data import with_relevant_grade
@@ -43,6 +44,7 @@ from opera.retrieval.locate import (
 from opera.retrieval.measures import Measure, parse_measures
 from opera.retrieval.prompts import with_data_prompt
 from opera.retrieval.search import index_facts
+from opera.run.rerank import Reranking
 
 
 @with_group(ModelArguments)
@@ -55,6 +57,10 @@ def evaluate(
     relevant_grade: int | None = None,
     bm25: bool | None = None,
     hybrid: bool = False,
+    reranker: str | Path | None = None,
+    first_stage: Model | None = None,
+    depth: int | None = None,
+    max_length: int | None = None,
     **arguments: Unpack[ModelArguments],
 ) -> Evaluation:
     """Measure a model on a split of a data set.
@@ -72,11 +78,19 @@ def evaluate(
         bm25: also measure keyword search; the default is up to 200,000 documents.
         hybrid: also measure the model fused with keyword search. The weight is that of the run that
             made the model, else it is chosen on dev.
+        reranker: also measure a cross-encoder that sorts the best documents of a first stage: its
+            folder or hub id. The prompts are the reranker's.
+        first_stage: the model that ranks all documents for the reranker, as ``model``; the default
+            ``bm25`` is keyword search.
+        depth: how many documents of each query the reranker sorts; the default is 100.
+        max_length: tokens of query and document together that the reranker reads; the default is
+            the reranker's limit.
         arguments: how to read tables, and how the model reads texts (``ModelArguments``).
 
     Returns:
         Per-query values and their means (``.measures``), and the same for ``.bm25`` and
-        ``.hybrid``.
+        ``.hybrid``. With a reranker: the first stage's values, and the same for ``.reranked``,
+        with the ``.changes`` and their intervals.
 
     Raises:
         InputError: for invalid input.
@@ -97,9 +111,28 @@ def evaluate(
         ),
     )
     settings = EncodingSettings.chosen(**arguments)
-    source, model, run = data_and_model(named_source(data, **reading_of(arguments)), model)
-    prepared = _with_splits(load_all([source]), run, split, relevant_grade)
+    reranking = Reranking.checked(
+        reranker,
+        settings,
+        model=model,
+        bm25=bm25,
+        hybrid=hybrid,
+        first_stage=first_stage,
+        depth=depth,
+        max_length=max_length,
+    )
+    ranks_alone = model if reranking is None else reranking.first_stage
+    source, model, run = data_and_model(named_source(data, **reading_of(arguments)), ranks_alone)
+    mixture = load_all([source])
+    if reranking is not None:
+        run = reranking.run_on(mixture, run)
+    prepared = _with_splits(mixture, run, split, relevant_grade)
     joined = prepared.joined
+    if reranking is not None:
+        result = reranking.evaluate(prepared, split, parsed, settings, run_corpus_text(run))
+        for trained in (model, reranking.reranker):
+            _warn_of_trained_queries(joined, trained, result)
+        return result
     encoder = open_encoder(model, **with_data_prompt(settings, joined, model))
     corpus_text = run_corpus_text(run)
     result = evaluate_encoder(encoder, prepared, split, parsed, corpus_text)
@@ -112,12 +145,17 @@ def evaluate(
             raise DataError(f"--hybrid: {joined.title} has no words to search")
         weights = keyword_weights(prepared, model, encoder, keywords, corpus_text)
         result = _with_hybrid(result, prepared, weights, parsed)
-    if known := trained_queries(joined, model, result.query_ids):
-        queries = f"{known:,} of these {counted(len(result.query_ids), f'{split} query')}"
+    _warn_of_trained_queries(joined, model, result)
+    return result
+
+
+def _warn_of_trained_queries(data: RetrievalData, model: Model, result: Evaluation) -> None:
+    """Warn if a run trained the model on the queries of a result."""
+    if known := trained_queries(data, model, result.query_ids):
+        queries = f"{known:,} of these {counted(len(result.query_ids), f'{result.split} query')}"
         log.warning(
             "warning: %s was trained on %s, so its scores are too high", model_title(model), queries
         )
-    return result
 
 
 def _with_splits(

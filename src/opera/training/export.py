@@ -312,18 +312,12 @@ def _score_by_teacher(
     if isinstance(inputs.negatives, int):
         check_range(inputs.mining, len(data.corpus))
     from opera.retrieval.encoder import open_encoder, pair_similarities
-    from opera.retrieval.reranker import open_reranker
+    from opera.retrieval.reranker import open_reranker, reranker_settings
 
     reranker = encoder = None
     if inputs.reranker is not None:
-        prompts = {name: value for name, value in settings.items() if name.endswith("_prompt")}
-        settings = {name: value for name, value in settings.items() if name not in prompts}
-        reranker = open_reranker(
-            inputs.reranker,
-            **prompts,
-            max_length=inputs.max_length,
-            precision=settings.get("precision", "auto"),
-        )
+        of_reranker, settings = reranker_settings(settings)
+        reranker = open_reranker(inputs.reranker, **of_reranker, max_length=inputs.max_length)
     text: CorpusText = "title_text"
     if inputs.model is not None:
         settings = with_data_prompt(settings, data, inputs.model)
