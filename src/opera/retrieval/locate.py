@@ -35,6 +35,7 @@ from opera.run_folder.folder import (
     holds_run,
     run_in,
 )
+from opera.run_folder.reranker_run import holds_reranker
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -102,7 +103,7 @@ def locate_model(spec: Model) -> Path | str:
         if path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1:
             raise ModelError(f"{text}: no such model folder")
         return text
-    folder = Run(path).model_path if holds_run(path) else path
+    folder = model_folder(path)
     if folder != path and not folder.is_dir():
         raise ModelError(
             f"{text}: this run is not finished and holds no model yet; run its command again "
@@ -243,6 +244,12 @@ def run_of(model: Model | None) -> Run | None:
     return next((Run(folder) for folder in folders if holds_run(folder)), None)
 
 
+def model_folder(path: Path) -> Path:
+    """Return the folder of the model of a run or of a trained reranker; else the path."""
+    holds_model = holds_run(path) or holds_reranker(path)
+    return path / MODEL_FOLDER if holds_model else path
+
+
 def origin_of(model: Model | None) -> Origin | None:
     """Return what a model's folder says about the run that made it; ``None`` if no run did.
 
@@ -251,8 +258,7 @@ def origin_of(model: Model | None) -> Origin | None:
     """
     if model is None or is_loaded(model):
         return None
-    run = run_of(model)
-    folder = Path(str(model)) if run is None else run.model_path
+    run, folder = run_of(model), model_folder(Path(str(model)))
     must_exist = run is not None and run.finished and folder.is_dir()
     return Origin.read(folder) if must_exist or (folder / ORIGIN_FILE).is_file() else None
 

@@ -188,6 +188,11 @@ def _check(model: CrossEncoder, missing: list[str], title: str, folder: Path) ->
             f"{title}: is not a reranker: its files lack the weights {shown(missing[0])}; pass a "
             "cross-encoder, such as BAAI/bge-reranker-base, or an embedding model with --model"
         )
+    check_labels(model, title)
+
+
+def check_labels(model: CrossEncoder, title: str) -> None:
+    """Refuse a model that does not give one score per pair."""
     if model.num_labels != 1:
         count = model.num_labels
         raise ModelError(f"{title}: a reranker must give one score per pair, but it gives {count}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from opera.config.recipe import make_recipe
 from opera.core.arguments import user_path
@@ -22,8 +22,10 @@ from opera.data.splits import hold_out
 from opera.methods import AUTO
 from opera.retrieval.locate import MINILM, Model, minilm_folder
 from opera.run.check import check
+from opera.run.train_reranker import RERANKER, refuse_arguments, train_reranker
 from opera.run_folder.folder import Run, holds_run
 from opera.run_folder.housekeeping import check_out_folder
+from opera.run_folder.reranker_run import RerankerRun
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -31,6 +33,14 @@ if TYPE_CHECKING:
     from opera.run.costs import Costs
 
 
+@overload
+def adapt(data: Any, *, out: str | Path, kind: None = None, **arguments: Any) -> Run: ...
+@overload
+def adapt(
+    data: Any, *, out: str | Path, kind: Literal["reranker"], **arguments: Any
+) -> RerankerRun: ...
+@overload
+def adapt(data: Any, *, out: str | Path, kind: str, **arguments: Any) -> Run: ...
 def adapt(
     data: Any,
     *,
@@ -38,6 +48,10 @@ def adapt(
     model: Model | None = None,
     out: str | Path,
     method: str = AUTO,
+    kind: str | None = None,
+    first_stage: Model | None = None,
+    depth: int | None = None,
+    max_length: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
     callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None = None,
@@ -45,8 +59,8 @@ def adapt(
     encoding: str | None = None,
     skip_bad_rows: bool = False,
     **settings: Any,
-) -> Run:
-    """Adapt a retriever to a data set, and compare it with the base model.
+) -> Run | RerankerRun:
+    """Adapt a retriever or a reranker to a data set, and compare it with the base model.
 
     Args:
         data: anything that :func:`opera.load_data` reads, such as a DataFrame; or loaded data.
@@ -56,7 +70,13 @@ def adapt(
             any name, which ``run.json`` records.
         out: the run folder to write.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
-            ``denoise``, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
+            ``denoise``, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`; for a reranker
+            ``auto`` is ``ft``.
+        kind: ``reranker`` trains a cross-encoder on negatives of a first stage, and compares it
+            with the first stage (docs/rerankers.md).
+        first_stage: of a reranker: ``bm25`` (the default), or a model as ``model``.
+        depth: how many documents of each test query a reranker sorts; the default is 100.
+        max_length: tokens of query and document together that a reranker reads.
         resume: continue the run in ``out`` from its newest checkpoint; the base model must have the
             same weights.
         overwrite: replace the run in ``out`` as soon as the new one is finished.
@@ -70,7 +90,7 @@ def adapt(
         settings: any other setting by its name (``opera train --help-settings`` lists them).
 
     Returns:
-        The finished run.
+        The finished run; for a reranker an ``opera.run_folder.reranker_run.RerankerRun``.
 
     Raises:
         InputError: for invalid input, before anything is written.
@@ -87,6 +107,14 @@ def adapt(
     """
     values = {"method": method, **settings}
     reading = {"columns": columns, "encoding": encoding, "skip_bad_rows": skip_bad_rows}
+    of_reranker = {"first_stage": first_stage, "depth": depth, "max_length": max_length}
+    if kind == RERANKER:
+        refuse_arguments({"also": also, "resume": resume, "callbacks": callbacks})
+        options: dict[str, Any] = {**of_reranker, **reading, "overwrite": overwrite}
+        return train_reranker(data, model=model, out=out, settings=values, **options)
+    refuse_arguments(of_reranker, "needs --kind reranker")
+    if kind is not None:
+        values["kind"] = kind
     checked = check(data, also, reading, model, out, values, resume, overwrite)
     # torch takes seconds to load, so mistakes are reported first
     import torch

@@ -9,24 +9,21 @@ from typing import Any, NamedTuple, Self
 
 from opera.config.training import flag_of
 from opera.core.arguments import expand_user, whole_number
-from opera.core.errors import DataError, SettingError, raise_first
-from opera.core.terminal import log
+from opera.core.errors import SettingError, raise_first
 from opera.data import Mixture
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import open_encoder
-from opera.retrieval.evaluation import Evaluation, KeywordSearch, evaluate_encoder
+from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.locate import (
     BM25,
     Model,
     checked_model,
-    model_title,
     origin_on,
-    run_keyword_weight,
 )
 from opera.retrieval.measures import Measure
-from opera.retrieval.prompts import LENGTH_SETTINGS, with_data_prompt
+from opera.retrieval.prompts import LENGTH_SETTINGS
 from opera.retrieval.reranker import open_reranker, reranker_settings
 from opera.retrieval.reranking import evaluate_reranker
+from opera.run.first_stage import FirstStage
 
 DEPTH = 100
 """Documents of each query that a reranker reads by default."""
@@ -116,20 +113,8 @@ class Reranking(NamedTuple):
         """
         of_reranker, of_model = reranker_settings(settings)
         reranker = open_reranker(self.reranker, **of_reranker, max_length=self.max_length)
-        if self.first_stage == BM25:
-            keywords = KeywordSearch.of(data, corpus_text, bm25=True)
-            if keywords is None:
-                raise DataError(
-                    f"{data.joined.title}: has no words for BM25; pass a model as --first-stage"
-                )
-            result = keywords.evaluate(data, split, measures, self.depth)
-        else:
-            if any(run_keyword_weight(self.first_stage, one) for one in data.data_sets):
-                title = model_title(self.first_stage)
-                log.info("note: the first stage is the model of %s alone, without BM25", title)
-            encoder_settings = with_data_prompt(of_model, data.joined, self.first_stage)
-            encoder = open_encoder(self.first_stage, **encoder_settings)
-            result = evaluate_encoder(encoder, data, split, measures, corpus_text, depth=self.depth)
+        stage = FirstStage.open(self.first_stage, data, corpus_text, of_model)
+        result = stage.evaluate(data, split, measures, self.depth)
         reranked = evaluate_reranker(
             reranker, data, split, result, self.depth, measures, corpus_text
         )

@@ -73,6 +73,8 @@ KEYWORDS_FOLDER, KEYWORDS_FILES = "bm25", ("*.npy", "*.json")
 CARD_FILE, RECIPE_FILE = "README.md", "recipe.yaml"
 ADAPTER_FILE = "adapter.npz"
 ORIGIN_FILE = "opera_run.npz"
+RERANKER_FILE = "reranker.json"
+"""The record of a trained reranker (:mod:`opera.run_folder.reranker_run`)."""
 CHECKPOINTS_FOLDER = "checkpoints"
 TRIAL_FOLDER = "trial"
 SAMPLER_FILE = "sampler.npz"

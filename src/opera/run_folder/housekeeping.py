@@ -118,7 +118,7 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             "folder",
         ),
         (
-            target != path and not _can_be_exchanged(path.resolve()),
+            target != path and not can_be_exchanged(path.resolve()),
             "--overwrite replaces the folder at the end, so it must not be a mount point or the "
             "current folder, and its parent folder must be writable; pass another folder",
         ),
@@ -136,7 +136,7 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
         )
 
 
-def _can_be_exchanged(folder: Path) -> bool:
+def can_be_exchanged(folder: Path) -> bool:
     """Whether a folder can exchange its name with another one."""
     return (
         not folder.is_mount()

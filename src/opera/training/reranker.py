@@ -1,0 +1,160 @@
+"""Train a reranker: sentence-transformers' trainer for cross-encoders, with batches of a method."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from sentence_transformers import (
+    CrossEncoder,
+    CrossEncoderTrainer,
+    CrossEncoderTrainingArguments,
+)
+from sentence_transformers.cross_encoder.losses import MultipleNegativesRankingLoss
+from transformers import PrinterCallback, ProgressCallback
+
+from opera.config.recipe import Recipe
+from opera.core.errors import ModelError
+from opera.core.figures import PRIMARY
+from opera.core.terminal import shown
+from opera.data import RetrievalData
+from opera.data.qrels import DocumentLists
+from opera.data.texts import CorpusText
+from opera.methods.denoise import Denoise
+from opera.retrieval.device import pick_device, resolve_precision
+from opera.retrieval.models import load_safely
+from opera.retrieval.reranker import check_labels
+from opera.training.callbacks import Progress
+from opera.training.documents import DocumentPool
+from opera.training.negatives import ListedNegatives
+from opera.training.pair_pruning import PairPruning
+from opera.training.trainer import check_weights
+from opera.training.trainer_batches import LEAST_RANKED
+
+IN_BATCH = 4
+"""Documents of other queries that the loss compares with a positive: sentence-transformers'
+default."""
+
+
+def open_base(spec: str, max_length: int | None, seed: int) -> tuple[CrossEncoder, bool]:
+    """Load a cross-encoder, or an encoder with a new head, and say whether the head is new.
+
+    Raises:
+        ModelError: if the model cannot be loaded, or its files lack weights of the body.
+    """
+    heads = []
+
+    def check(model: CrossEncoder, missing: list[str], title: str, folder: Path) -> None:
+        body = f"{model[0].auto_model.base_model_prefix}."
+        for name in missing:
+            if name.startswith(body) and "pooler" not in name:
+                raise ModelError(
+                    f"{title}: its files lack the weights {shown(name)}; use a complete copy of "
+                    "the model"
+                )
+        check_labels(model, title)
+        heads.extend(missing)
+
+    torch.manual_seed(seed)  # for the new head
+    model = load_safely(CrossEncoder, spec, pick_device(), check, max_length=max_length)
+    model.model_card_data.local_files_only = True  # saving the model must not query the hub
+    return model, bool(heads)
+
+
+def training_rows(
+    data: RetrievalData, negatives: DocumentLists, count: int, corpus_text: CorpusText, seed: int
+) -> Dataset:
+    """Return a row per training pair: the query, its positive, and ``count`` of its negatives.
+
+    A query without negatives gets random documents.
+    """
+    train = data.training_split()
+    pairs, pool = train.pairs(), DocumentPool.of(data, corpus_text)
+    listed = ListedNegatives(negatives, pool)
+    doc_rows = listed.draw(pairs.pair_query.astype(np.int64), count, seed, 0)
+    columns = {
+        "query": data.queries.texts(train.query_rows[pairs.pair_query], "text"),
+        "positive": data.corpus.texts(pairs.pair_doc, corpus_text),
+    }
+    for number in range(count):
+        columns[f"negative_{number + 1}"] = data.corpus.texts(doc_rows[:, number], corpus_text)
+    return Dataset.from_dict(columns)
+
+
+class _Trainer(CrossEncoderTrainer):  # type: ignore[misc]
+    """Without an automatic model card, which would query the hub."""
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Skip the callback."""
+
+
+def train_cross_encoder(model: CrossEncoder, rows: Dataset, recipe: Recipe) -> int:
+    """Train in place with InfoNCE over each positive, its negatives, and documents of other rows.
+
+    Args:
+        model: the cross-encoder.
+        rows: as :func:`training_rows`.
+        recipe: the settings; automatic ones must be resolved.
+
+    Returns:
+        The number of steps.
+
+    Raises:
+        TrainingError: if a weight is not finite.
+    """
+    with TemporaryDirectory() as folder:
+        arguments = _arguments(model, recipe, folder)
+        settings = recipe.method_settings.model_dump()
+        pruning = PairPruning(model, rows, recipe.method, args=arguments, **settings)
+        in_batch = _in_batch(recipe, arguments.per_device_train_batch_size, rows)
+        loss = MultipleNegativesRankingLoss(model, num_negatives=in_batch)
+        trainer = _Trainer(
+            model,
+            arguments,
+            train_dataset=pruning.dataset,
+            loss=pruning.watch(loss),
+            callbacks=[pruning.callback, Progress(PRIMARY, shown=True)],
+        )
+        for unwanted in (ProgressCallback, PrinterCallback):
+            trainer.remove_callback(unwanted)
+        trainer.train()
+    check_weights(model, trainer.state.global_step)
+    return int(trainer.state.global_step)
+
+
+def _in_batch(recipe: Recipe, batch_size: int, rows: Dataset) -> int:
+    """Return how many documents of other rows the loss compares with a positive.
+
+    ``denoise`` ranks the positive among those of other rows, so it needs more.
+    """
+    if not issubclass(recipe.method_class, Denoise):
+        return IN_BATCH
+    documents = len(rows.column_names) - 1
+    needed = math.ceil(LEAST_RANKED * batch_size) * documents * (2 if documents > 1 else 1)
+    return max(IN_BATCH, min(needed, (batch_size - 1) * documents))
+
+
+def _arguments(model: CrossEncoder, recipe: Recipe, folder: str) -> CrossEncoderTrainingArguments:
+    """Convert OPERA's settings to the trainer's arguments."""
+    settings, device = recipe.train, model.device.type
+    precision = resolve_precision(settings.precision, device, is_transformer=True)
+    return CrossEncoderTrainingArguments(
+        output_dir=folder,
+        max_steps=settings.max_steps,
+        per_device_train_batch_size=settings.per_device_train_batch_size,
+        learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup_ratio,  # below 1 it is a fraction of the steps
+        seed=settings.seed,
+        bf16=precision == "bf16",
+        fp16=precision == "fp16",
+        use_cpu=device == "cpu",
+        report_to="none",
+        save_strategy="no",
+        logging_steps=settings.of_trainer("logging_steps"),
+        dataloader_pin_memory=device == "cuda",
+    )
