@@ -35,6 +35,7 @@ ADVISED = {
     "--int8": "export",
     "--json": "inspect",
     "--judge": "review",
+    "--kind": "train",
     "--judge-thresholds": "review",
     "--lora": "train compare",
     "--lr": "train",

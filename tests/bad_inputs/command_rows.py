@@ -17,7 +17,7 @@ search data x --model model --min-precision 0.8 => min_precision=0.8: model has 
 search data x --model model --cutoff 1 --min-precision 0.8 => --cutoff --min-precision: pass only one of the two
     options
 search run data garlic --model model => got unexpected extra argument(s) (garlic); see opera search --help
-train data --methid dp => no such option: --methid (Possible options: --method, --mix, --set); see opera train --help
+train data --methid dp => no such option: --methid (Possible options: --depth, --method, --set); see opera train --help
     """),
 ]  # fmt: skip
 
@@ -55,6 +55,38 @@ TRAINING = [
         with_run),
     Bad(f"{TRAIN} --set pair_weights=loss",
         "pair_weights=loss: 'data' has no column with weights; remove the setting"),
+]  # fmt: skip
+
+RERANKER = [
+    *table("train data --model model --out run", """
+--first-stage bm25 => --first-stage: needs --kind reranker
+--depth 5 => --depth: needs --kind reranker
+--max-length 50 => --max-length: needs --kind reranker
+    """),
+    *table("train data --kind reranker --model model --out run", """
+--resume => --resume: does not apply to a reranker
+--plan => --plan: does not apply to a reranker
+--also data => --also: does not apply to a reranker
+--adapter query => --adapter: does not apply to a reranker
+--set guard=false => --guard: does not apply to a reranker
+--no-bm25 => --bm25: does not apply to a reranker
+--negatives random => --negatives=random: a reranker needs hard or given negatives
+--set max_score=0.5 => --max-score: needs a model as --first-stage
+--method dq => unknown method 'dq' (known: ft, rp, sp, sp+cbs, infobatch, dp, sp+dp, denoise,
+    or a name that a module in OPERA_EXTENSIONS registers)
+--range 100:200 => --range=100:200 starts after the end of the corpus (40 documents)
+--depth 0 => invalid value for '--depth': must be greater than or equal to 1; see opera train --help
+--first-stage ./none => ./none: no such model folder
+--steps 2 =~ model: cannot be loaded as a reranker.*
+    """),
+    *table("train data --kind reranker --out run", """
+--steps 2 => --model: give a cross-encoder, or an encoder, which gets a new head
+--model ./none => ./none: no such model folder
+    """),
+    Bad("train data --kind reranker --model model --out run", "--out run: is not empty and holds no reranker; pass an "
+        "empty or a new folder", with_run),
+    Bad("train data --kind reranker --model model --out run --overwrite", "--out run: is not empty and holds no "
+        "reranker; pass an empty or a new folder", with_run),
 ]  # fmt: skip
 
 MEASURING = [
@@ -130,4 +162,4 @@ COMPARING = [
         with_run),
 ]  # fmt: skip
 
-ROWS = [*COMMANDS, *TRAINING, *MEASURING, *COMPARING]
+ROWS = [*COMMANDS, *TRAINING, *RERANKER, *MEASURING, *COMPARING]

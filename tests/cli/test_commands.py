@@ -56,6 +56,22 @@ def test_evaluate_shows_a_reranker_beside_its_first_stage(run_opera, beir, tmp_p
     assert (tmp_path / "out.trec").read_text().startswith(f"test0 Q0 {best} 1 ")
 
 
+def test_train_prints_whether_a_reranker_is_better_than_its_first_stage(run_opera, beir, tmp_path):
+    model = write_reranker(tmp_path / "reranker")
+    options = ["--batch-size", 4, "--steps", 2, "--depth", 5, "--set", "precision=fp32", "--max-length", 40]
+    command = ["train", beir, "--kind", "reranker", "--model", model, "--out", "run", *options]
+    done = run_opera(*command, "--lr", 1e-9, "--require-gain", status=3)
+    assert "than BM25 alone on held-out questions: nDCG@10" in done.stdout
+    assert "Base reranker to final: nDCG@10" in done.stdout
+    assert "ft, 2 steps, learning rate 1e-09" in done.stdout
+    assert "model = CrossEncoder('run/model')" in done.stdout
+    record = json.loads(run_opera(*command, "--overwrite", "--json").stdout)
+    assert record["verdict"] in ("worse", "no gain", "better")
+    assert [record["steps"], record["settings"]["max_length"]] == [2, 40]
+    measured = run_opera("evaluate", beir, "--reranker", "run", "--depth", 5, "--precision", "fp32", "--json")
+    assert json.loads(measured.stdout)["reranked"]["measures"]["nDCG@10"] == record["measures"]["final"]["nDCG@10"]
+
+
 def test_a_run_alone_knows_its_data_and_its_model(run_opera, trained, beir):
     for name, *rest in (["search", "t1w5 t1w6"], ["evaluate"]):
         alone = run_opera(name, trained.path, *rest, "--json")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opera.cli.options import (
-    MODELS,
     Bm25Option,
+    DepthOption,
+    FirstStageOption,
     JsonOption,
     MaxLengthOption,
     OptionalModel,
@@ -29,13 +30,14 @@ from opera.cli.options import (
     source_option,
     with_options,
 )
+from opera.cli.reranker import print_reranked
 from opera.config.arguments import ENCODING
 from opera.config.training import EncodingSettings
 from opera.core.errors import SettingError, raise_first
 from opera.core.terminal import counted, say
 
 if TYPE_CHECKING:
-    from opera.retrieval.evaluation import Evaluation, Reranked
+    from opera.retrieval.evaluation import Evaluation
     from opera.retrieval.search import RankedDocument
 
 
@@ -67,21 +69,12 @@ def evaluate(
         str | None,
         source_option(
             "--reranker",
-            "also sort the best documents of a first stage by a cross-encoder: folder or hub id",
+            "also sort the best documents of a first stage by a cross-encoder: folder, hub id, or "
+            "what opera train --kind reranker wrote",
         ),
     ] = None,
-    first_stage: Annotated[
-        str | None,
-        source_option(
-            "--first-stage", f"what ranks all documents for --reranker: bm25 (default), or {MODELS}"
-        ),
-    ] = None,
-    depth: Annotated[
-        int | None,
-        typer.Option(
-            "--depth", help="how many documents --reranker sorts per query; default: 100", min=1
-        ),
-    ] = None,
+    first_stage: FirstStageOption = None,
+    depth: DepthOption = None,
     max_length: MaxLengthOption = None,
     relevant_grade: RelevantOption = None,
     run_file: Annotated[
@@ -180,7 +173,7 @@ def _print_evaluation(screen: Screen, title: str, result: Evaluation, reranker: 
     from opera.core.figures import few_queries, in_points, index_sentence, mean_intervals
 
     if result.reranked is not None:
-        _print_reranked(screen, title, result, result.reranked, reranker)
+        print_reranked(screen, title, result, reranker)
         return
     intervals = mean_intervals(result.per_query)
     searches = (("BM25", result.bm25), ("model + BM25", result.hybrid))
@@ -201,34 +194,6 @@ def _print_evaluation(screen: Screen, title: str, result: Evaluation, reranker: 
     if result.index:
         screen.lines(index_sentence(result.index))
     screen.lines(few_queries(len(result.query_ids), result.split))
-
-
-def _print_reranked(
-    screen: Screen, title: str, first: Evaluation, reranked: Reranked, reranker: str | None
-) -> None:
-    """Print a row per measure before and after a reranker, and what it costs."""
-    from opera.core.figures import few_queries, in_points
-
-    rows = [
-        (
-            measure,
-            in_points(first.measures[measure]),
-            in_points(reranked.measures[measure]),
-            *change.cells(),
-        )
-        for measure, change in reranked.changes.items()
-    ]
-    seconds = reranked.seconds_per_query
-    screen.heading(f"{title}; {reranker} sorts the best {reranked.depth} again")
-    heads = ("measure", "first stage", "reranked", "points", "95% interval of the points")
-    screen.table(heads, rows)
-    queries = len(reranked.query_ids)
-    time = "scores from the cache" if seconds is None else f"{seconds:.3g} seconds per query"
-    screen.lines(
-        f"the reranker read {counted(reranked.pairs, 'pair')}, "
-        f"{reranked.pairs / queries:.3g} per query: {time}",
-        few_queries(queries, first.split),
-    )
 
 
 @with_options(*ENCODING)

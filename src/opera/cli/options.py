@@ -109,6 +109,18 @@ RelevantOption = Annotated[
         min=1,
     ),
 ]
+FirstStageOption = Annotated[
+    str | None,
+    source_option(
+        "--first-stage", f"what ranks all documents for a reranker: bm25 (default), or {MODELS}"
+    ),
+]
+DepthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--depth", help="how many documents a reranker sorts per query; default: 100", min=1
+    ),
+]
 MaxLengthOption = Annotated[
     int | None,
     typer.Option("--max-length", help="most tokens of a pair for the reranker", min=8),

@@ -20,7 +20,10 @@ from opera.cli.options import (
     Bm25Option,
     ConfigOption,
     DataArgument,
+    DepthOption,
+    FirstStageOption,
     JsonOption,
+    MaxLengthOption,
     Screen,
     SeedOption,
     SetOption,
@@ -77,7 +80,7 @@ def settings_text(groups: Mapping[str, Sequence[SettingDoc]]) -> str:
     return "\n".join(lines)
 
 
-@with_options(*FLAGS)
+@with_options(*(name for name in FLAGS if name != "kind"))
 def train(
     *,
     data: DataArgument = None,
@@ -93,6 +96,13 @@ def train(
             "that you registered",
         ),
     ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", help="reranker: train a cross-encoder to sort what a search finds"),
+    ] = None,
+    first_stage: FirstStageOption = None,
+    depth: DepthOption = None,
+    max_length: MaxLengthOption = None,
     bm25: Bm25Option = None,
     set_: SetOption = None,
     trainer: TrainerOption = None,
@@ -131,6 +141,7 @@ def train(
     from opera.core.files import check_reads_stay
     from opera.data.loading import additional_sources
     from opera.run.adapt import adapt, foresee
+    from opera.run.train_reranker import NEEDS_RERANKER, RERANKER, refuse_arguments
     from opera.run_folder.housekeeping import removed_by_overwrite
 
     values = collect_values(
@@ -138,11 +149,23 @@ def train(
         set_,
         trainer,
         method=method,
+        kind=kind,
         bm25=bm25,
         **settings,
     )
+    kind = values.pop("kind", None)
+    of_reranker = {"first_stage": first_stage, "depth": depth, "max_length": max_length}
     lists = reads_lists(values)
     source = tables.source(data, strict=not lists)
+    if kind == RERANKER:
+        refuse_arguments({"resume": resume, "plan": plan, "also": also})
+        values |= {**of_reranker, "model": model, "out": out, "overwrite": overwrite}
+        values |= tables.reading if lists else {}
+        _train_reranker(source, values, require_gain, as_json)
+        return
+    refuse_arguments(of_reranker, NEEDS_RERANKER)
+    if kind is not None:
+        values["kind"] = kind
     if require_gain and not make_recipe(values).train.guard:
         raise SettingError(
             "--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true"
@@ -153,7 +176,13 @@ def train(
         raise SettingError("--plan: estimates a new run; leave --resume out")
     more = additional_sources(also or (), **tables.reading)
     reading = tables.reading if lists else {}
-    call = {"also": more, "model": model, "out": out, "overwrite": overwrite, **reading}
+    call: dict[str, Any] = {
+        "also": more,
+        "model": model,
+        "out": out,
+        "overwrite": overwrite,
+        **reading,
+    }
     if plan:
         with interruptible(lambda: "nothing was written"):
             costs = foresee(source, **call, **values)
@@ -164,6 +193,21 @@ def train(
         run = adapt(source, resume=resume, **call, **values)
     show(as_json, run.summary.as_dict, partial(_print_run, run=run))
     if require_gain and run.summary.verdict != "better":
+        raise typer.Exit(NO_GAIN)
+
+
+def _train_reranker(
+    source: Any, call: Mapping[str, Any], require_gain: bool, as_json: bool
+) -> None:
+    """Train a reranker, and print its result."""
+    from opera.cli.reranker import print_reranker_run
+    from opera.run.adapt import adapt
+
+    with interruptible(lambda: "nothing was written: the same command starts again"):
+        run = adapt(source, kind="reranker", **call)
+    record = {"verdict": run.verdict, **run.record.model_dump(mode="json")}
+    show(as_json, lambda: record, partial(print_reranker_run, run=run))
+    if require_gain and run.verdict != "better":
         raise typer.Exit(NO_GAIN)
 
 

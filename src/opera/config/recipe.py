@@ -31,7 +31,7 @@ ALTERNATIVES = ({"max_steps", "epochs"}, {"global_batch_size", "per_device_train
 
 ADAPT_ARGUMENTS = (
     *("data", "also", "model", "out", "resume", "overwrite", "callbacks", "config"),
-    *("columns", "encoding", "skip_bad_rows"),
+    *("columns", "encoding", "skip_bad_rows", "first_stage", "depth", "max_length"),
 )
 """Arguments of :func:`opera.adapt` or of ``opera train`` that are not settings."""
 

@@ -22,7 +22,7 @@ from opera.data.splits import hold_out
 from opera.methods import AUTO
 from opera.retrieval.locate import MINILM, Model, minilm_folder
 from opera.run.check import check
-from opera.run.train_reranker import RERANKER, refuse_arguments, train_reranker
+from opera.run.train_reranker import NEEDS_RERANKER, RERANKER, refuse_arguments, train_reranker
 from opera.run_folder.folder import Run, holds_run
 from opera.run_folder.housekeeping import check_out_folder
 from opera.run_folder.reranker_run import RerankerRun
@@ -112,7 +112,7 @@ def adapt(
         refuse_arguments({"also": also, "resume": resume, "callbacks": callbacks})
         options: dict[str, Any] = {**of_reranker, **reading, "overwrite": overwrite}
         return train_reranker(data, model=model, out=out, settings=values, **options)
-    refuse_arguments(of_reranker, "needs --kind reranker")
+    refuse_arguments(of_reranker, NEEDS_RERANKER)
     if kind is not None:
         values["kind"] = kind
     checked = check(data, also, reading, model, out, values, resume, overwrite)

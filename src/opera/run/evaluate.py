@@ -79,7 +79,8 @@ def evaluate(
         hybrid: also measure the model fused with keyword search. The weight is that of the run that
             made the model, else it is chosen on dev.
         reranker: also measure a cross-encoder that sorts the best documents of a first stage: its
-            folder or hub id. The prompts are the reranker's.
+            folder or hub id, or what ``opera train --kind reranker`` wrote. The prompts are the
+            reranker's.
         first_stage: the model that ranks all documents for the reranker, as ``model``; the default
             ``bm25`` is keyword search.
         depth: how many documents of each query the reranker sorts; the default is 100.

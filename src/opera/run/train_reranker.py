@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import Recipe, make_recipe, with_full_names
-from opera.config.training import TrainSettings, flag_of
+from opera.config.training import TrainSettings, flag_of, reads_lists
 from opera.core.arguments import (
     absolute_path,
     expand_user,
@@ -45,6 +45,7 @@ from opera.retrieval.locate import (
     checked_model,
     inputs_of,
     model_title,
+    origin_on,
     run_corpus_text,
     with_run_splits,
 )
@@ -82,6 +83,8 @@ DEPTH = 100
 """Documents of each test query that the reranker sorts, by default."""
 RERANKER = "reranker"
 """The value of ``--kind``."""
+NEEDS_RERANKER = "needs --kind reranker"
+"""The reason against arguments of a reranker in another training."""
 VERSIONS = ("opera-retrieval", "torch", "sentence-transformers", "transformers", "numpy")
 
 
@@ -213,13 +216,14 @@ def _checked(
     )
     spec, folder = expand_user(str(model), "--model"), without_parents(user_path(out, "--out"))
     check_reranker_folder(folder, flag(overwrite, "overwrite"))
-    source = named_source(data, **reading)
+    how = reading["encoding"], reading["skip_bad_rows"]
+    source = named_source(data, **reading, strict=not reads_lists(dict(recipe.train)))
     check_stays_out(folder, "--out", source)
     reads = inputs_of(source, spec, *([] if stage == BM25 else [stage]))
     check_reads_stay(folder, reads, [folder / name for name in RERANKER_NAMES])
     if isinstance(source, str | TableSource):
         log.info("reading %s", source_title(source))
-    mixture = load_all([source])
+    mixture = load_all([source], *how)
     if stage != BM25:
         mixture = with_run_splits(mixture, stage)
     prepared = prepare_data(mixture, recipe).with_splits
@@ -391,16 +395,17 @@ def _per_query(first: Evaluation, before: Reranked | None, after: Reranked) -> p
 
 def _origin(training: RerankerTraining) -> Origin:
     """Return the facts by which commands know the data and the queries of the training."""
-    data, train = training.data.joined, training.recipe.train
+    data, train, stage = training.data.joined, training.recipe.train, training.first_stage
+    drew = None if stage == BM25 else origin_on(data, stage)  # the run that drew the splits
     identity = json.dumps([training.recipe.flat(), data.fingerprint, training.model])
     queries = data.queries.digests[data.training_split().query_rows]
     return Origin(
         run=hashlib.sha256(identity.encode()).hexdigest(),
         data=(data.fingerprint,),
-        seed=train.seed,
-        needs_dev=False,
-        expected_documents=None,
-        relevant_grade=train.relevant_grade,
+        seed=train.seed if drew is None else drew.seed,
+        needs_dev=drew is not None and drew.needs_dev,
+        expected_documents=None if drew is None else drew.expected_documents,
+        relevant_grade=max(train.relevant_grade, 0 if drew is None else drew.relevant_grade),
         corpus_text=train.corpus_text,
         cutoffs=None,
         keyword_weights={},

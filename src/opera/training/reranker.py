@@ -60,8 +60,9 @@ def open_base(spec: str, max_length: int | None, seed: int) -> tuple[CrossEncode
         check_labels(model, title)
         heads.extend(missing)
 
-    torch.manual_seed(seed)  # for the new head
-    model = load_safely(CrossEncoder, spec, pick_device(), check, max_length=max_length)
+    with torch.random.fork_rng(devices=()):
+        torch.default_generator.manual_seed(seed)  # for the new head
+        model = load_safely(CrossEncoder, spec, pick_device(), check, max_length=max_length)
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model, bool(heads)
 
