@@ -103,6 +103,8 @@ PLAN: list[tuple[Callable[[Trial], Row], tuple[str, ...], int]] = [
     (killed_at_moments, ("review",), 2),
     (killed_at_changes, TRAININGS, 9),
     (killed_at_moments, TRAININGS, 5),
+    (killed_at_changes, ("train reranker",), 3),
+    (killed_at_moments, ("train reranker",), 2),
     (killed_at_changes, ("compare",), 4),
     (killed_in_worker, ("compare",), 4),
     (killed_at_moments, ("compare",), 3),

@@ -15,6 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are tiny; threads wo
 
 from opera.run_folder.folder import Run, holds_run
 from opera.run_folder.housekeeping import new_folder
+from opera.run_folder.reranker_run import RerankerRun, holds_reranker
 
 TESTS = Path(__file__).parents[1]
 sys.path.append(str(TESTS))
@@ -72,6 +73,8 @@ class Command:
             return [*words, "--overwrite"]
         if words[0] == "train" and holds_run(out):
             return [*words, "--resume"]
+        if words[0] == "train" and holds_reranker(out):
+            return [*words, "--overwrite"]
         if words[0] in ("mine", "score", "evaluate", "report", "show") and out.exists():
             return [*words, "--overwrite"]
         return words
@@ -92,6 +95,17 @@ def run_outcome(folder: Path) -> Outcome:
         "pairs": digest(repr(run.pairs().to_pydict()).encode()),
         "trace": digest(repr(run.trace().drop_columns("seconds").to_pydict()).encode()),
         **{name: digest((folder / name).read_bytes()) for name in files},
+    }
+
+
+def reranker_outcome(folder: Path) -> Outcome:
+    """Everything a reranker ends with, but the seconds."""
+    run = RerankerRun.open(folder)
+    record = run.record.model_dump(exclude={"seconds", "seconds_per_query"})
+    return {
+        "record": digest(repr(record).encode()),
+        "per_query": digest(repr(run.per_query().to_pydict()).encode()),
+        **{path.name: digest(path.read_bytes()) for path in sorted(run.model_path.iterdir())},
     }
 
 
@@ -120,6 +134,11 @@ def _train(model: str, *more: str) -> Callable[[World, Path], list[str]]:
         return ["train", str(world.beir), "--model", str(getattr(world, model)), "--out", str(out), *SHORT, *more]
 
     return words
+
+
+def _train_reranker(world: World, out: Path) -> list[str]:
+    words = ["train", str(world.beir), "--kind", "reranker", "--model", str(world.reranker), "--out", str(out)]
+    return [*words, "--steps", "4", "--batch-size", "8", "--depth", "10"]
 
 
 def _compare(world: World, out: Path) -> list[str]:
@@ -157,6 +176,7 @@ COMMANDS = {
         Command(OVERWRITE, _train("static", "--seed", "1", "--set", "refit=false"), run_outcome, "run"),
         Command("train bert", _train("bert", "--set", "refit=false", "--set", "eval_steps=3"), run_outcome, "run"),
         Command("train adapter", _train("bert", "--adapter", "query"), run_outcome, "run"),
+        Command("train reranker", _train_reranker, reranker_outcome, "run"),
         Command("compare", _compare, grid_outcome, "grid"),
         Command("compare models", _compare_models, grid_outcome, "grid"),
         Command("mine", _file("mine", "--range", "2:30"), file_outcome, "mined.jsonl"),
