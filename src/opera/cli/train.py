@@ -98,7 +98,11 @@ def train(
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--kind", help="reranker: train a cross-encoder to sort what a search finds"),
+        typer.Option(
+            "--kind",
+            help="dense, sparse or multi-vector (auto: what the model's files say), or reranker: a "
+            "cross-encoder that sorts what a search finds",
+        ),
     ] = None,
     first_stage: FirstStageOption = None,
     depth: DepthOption = None,

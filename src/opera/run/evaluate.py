@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -15,7 +15,7 @@ from opera.core.arguments import text
 from opera.core.errors import DataError, SettingError, raise_first
 from opera.core.figures import DEFAULT_MEASURES, PRIMARY
 from opera.core.terminal import counted, log
-from opera.data import Mixture, RetrievalData, load_all
+from opera.data import Mixture, RetrievalData, Source, load_all
 from opera.data.copies import log_copies
 from opera.data.loading import named_source
 from opera.data.retrieval_data import with_relevant_grade
@@ -122,18 +122,12 @@ def evaluate(
         depth=depth,
         max_length=max_length,
     )
-    ranks_alone = model if reranking is None else reranking.first_stage
-    source, model, run = data_and_model(named_source(data, **reading_of(arguments)), ranks_alone)
-    mixture = load_all([source])
+    named = named_source(data, **reading_of(arguments))
     if reranking is not None:
-        run = reranking.run_on(mixture, run)
-    prepared = _with_splits(mixture, run, split, relevant_grade)
+        return _with_reranker(named, reranking, split, parsed, relevant_grade, settings)
+    source, model, run = data_and_model(named, model)
+    prepared = _with_splits(load_all([source]), run, split, relevant_grade)
     joined = prepared.joined
-    if reranking is not None:
-        result = reranking.evaluate(prepared, split, parsed, settings, run_corpus_text(run))
-        for trained in (model, reranking.reranker):
-            _warn_of_trained_queries(joined, trained, result)
-        return result
     encoder = open_encoder(model, **with_data_prompt(settings, joined, model))
     corpus_text = run_corpus_text(run)
     result = evaluate_encoder(encoder, prepared, split, parsed, corpus_text)
@@ -147,6 +141,25 @@ def evaluate(
         weights = keyword_weights(prepared, model, encoder, keywords, corpus_text)
         result = _with_hybrid(result, prepared, weights, parsed)
     _warn_of_trained_queries(joined, model, result)
+    return result
+
+
+def _with_reranker(
+    data: Source,
+    reranking: Reranking,
+    split: str,
+    measures: Sequence[Measure],
+    relevant_grade: int | None,
+    settings: Mapping[str, Any],
+) -> Evaluation:
+    """Measure a first stage, and the reranker behind it."""
+    source, first_stage, run = data_and_model(data, reranking.first_stage)
+    mixture = load_all([source])
+    known_run = reranking.run_on(mixture, run)
+    prepared = _with_splits(mixture, known_run, split, relevant_grade)
+    result = reranking.evaluate(prepared, split, measures, settings, run_corpus_text(known_run))
+    for model in (first_stage, reranking.reranker):
+        _warn_of_trained_queries(prepared.joined, model, result)
     return result
 
 

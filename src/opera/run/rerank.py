@@ -66,7 +66,9 @@ class Reranking(NamedTuple):
             raise_first(SettingError, *needs)
             return None
         stage = checked_model(given.get("first_stage", BM25), "--first-stage")
-        of_model = [name for name in (*LENGTH_SETTINGS.values(), "passages") if name in settings]
+        of_model = [
+            name for name in ("kind", *LENGTH_SETTINGS.values(), "passages") if name in settings
+        ]
         raise_first(
             SettingError,
             (model is not None, "--model --reranker: pass the model as --first-stage"),

@@ -175,7 +175,7 @@ def train_reranker(
         before = None if new_head else _measure(training, training.model, first)
         steps = _fit(training, base, stage, joined)
         model_folder = Path(temporary) / MODEL_FOLDER
-        base.save_pretrained(str(model_folder), create_model_card=False)
+        replace_folder(model_folder, partial(_save, base))
         after = _measure(training, str(model_folder), first)
         record = _record(training, first, before, after, steps)
         _origin(training).write(model_folder)
@@ -411,6 +411,11 @@ def _origin(training: RerankerTraining) -> Origin:
         keyword_weights={},
         queries=np.asarray(queries),
     )
+
+
+def _save(model: CrossEncoder, folder: Path) -> None:
+    """Save a model without an automatic card."""
+    model.save_pretrained(str(folder), create_model_card=False)
 
 
 def _write(model: Path, record: RerankerRecord, per_query: pa.Table, folder: Path) -> None:
