@@ -27,6 +27,7 @@ from opera.data.qrels import DocumentLists
 from opera.data.texts import CorpusText
 from opera.methods.denoise import Denoise
 from opera.retrieval.device import pick_device, resolve_precision
+from opera.retrieval.kinds import KINDS
 from opera.retrieval.models import load_safely
 from opera.retrieval.reranker import check_labels
 from opera.training.callbacks import Progress
@@ -62,7 +63,7 @@ def open_base(spec: str, max_length: int | None, seed: int) -> tuple[CrossEncode
 
     with torch.random.fork_rng(devices=()):
         torch.default_generator.manual_seed(seed)  # for the new head
-        model = load_safely(CrossEncoder, spec, pick_device(), check, max_length=max_length)
+        model = load_safely(KINDS["reranker"], spec, pick_device(), check, max_length=max_length)
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model, bool(heads)
 
