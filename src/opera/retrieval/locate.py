@@ -49,6 +49,8 @@ SPLADE_TINY_WEIGHTS = "96e1dd8dbbc82439cf50677a15bcb9141172b289d20b41c9c28b621a0
 """SHA-256 of the weights."""
 BM25 = "bm25"
 """The first stage of a reranker that is not a model."""
+DEPTH = 100
+"""Documents of each query that a reranker sorts by default."""
 
 
 def is_loaded(model: Any) -> TypeGuard[SentenceTransformer]:

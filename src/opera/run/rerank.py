@@ -15,6 +15,7 @@ from opera.data.texts import CorpusText
 from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.locate import (
     BM25,
+    DEPTH,
     Model,
     checked_model,
     origin_on,
@@ -24,9 +25,6 @@ from opera.retrieval.prompts import LENGTH_SETTINGS
 from opera.retrieval.reranker import open_reranker, reranker_settings
 from opera.retrieval.reranking import evaluate_reranker
 from opera.run.first_stage import FirstStage
-
-DEPTH = 100
-"""Documents of each query that a reranker reads by default."""
 
 
 class Reranking(NamedTuple):

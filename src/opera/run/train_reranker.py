@@ -41,6 +41,7 @@ from opera.methods import AUTO
 from opera.methods.denoise import Denoise
 from opera.retrieval.locate import (
     BM25,
+    DEPTH,
     Model,
     checked_model,
     inputs_of,
@@ -79,8 +80,6 @@ DOCUMENTS, DOCUMENTS_OF_DENOISE = 5, 2
 the positive with documents of other rows, and a reranker reads each of these pairs."""
 BATCH_SIZE = 32
 """Rows in a batch, by default."""
-DEPTH = 100
-"""Documents of each test query that the reranker sorts, by default."""
 RERANKER = "reranker"
 """The value of ``--kind``."""
 NEEDS_RERANKER = "needs --kind reranker"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,8 +33,8 @@ from opera.training.callbacks import Progress
 from opera.training.documents import DocumentPool
 from opera.training.negatives import ListedNegatives
 from opera.training.pair_pruning import PairPruning
+from opera.training.script_rerankers import negatives_to_rank
 from opera.training.trainer import check_weights
-from opera.training.trainer_batches import LEAST_RANKED
 
 IN_BATCH = 4
 """Documents of other queries that the loss compares with a positive: sentence-transformers'
@@ -136,9 +135,7 @@ def _in_batch(recipe: Recipe, batch_size: int, rows: Dataset) -> int:
     """
     if not issubclass(recipe.method_class, Denoise):
         return IN_BATCH
-    documents = len(rows.column_names) - 1
-    needed = math.ceil(LEAST_RANKED * batch_size) * documents * (2 if documents > 1 else 1)
-    return max(IN_BATCH, min(needed, (batch_size - 1) * documents))
+    return max(IN_BATCH, negatives_to_rank(len(rows.column_names) - 1, batch_size))
 
 
 def _arguments(model: CrossEncoder, recipe: Recipe, folder: str) -> CrossEncoderTrainingArguments:

@@ -75,21 +75,26 @@ def _check_binary(method: type[Method[Any]], data_set: UserPairs) -> None:
     )
 
 
+def negatives_to_rank(columns: int, batch_size: int) -> int:
+    """Return the in-batch negatives that ``denoise`` needs, with so many columns of documents.
+
+    With columns of negatives, the loss draws positives and negatives alike. Twice as many draws
+    then give nearly every pair enough positives.
+    """
+    needed = math.ceil(LEAST_RANKED * batch_size) * columns * (2 if columns > 1 else 1)
+    return min(needed, (batch_size - 1) * columns)
+
+
 def check_ranks(
     method: type[Method[Any]], data_set: UserPairs, reader: LossReader, batch_size: int | None
 ) -> None:
     """Raise a :class:`SettingError` if a cross-encoder scores too few documents of a batch to rank
     a pair's document among them.
-
-    With columns of negatives, the loss draws positives and negatives alike. Twice as many draws
-    then give nearly every pair enough positives.
     """
     is_ranking = isinstance(reader, RerankerReader) and not isinstance(reader, BinaryReader)
     if not (batch_size and is_ranking and issubclass(method, Denoise)):
         return
-    columns = data_set.documents.shape[1]
-    needed = math.ceil(LEAST_RANKED * batch_size) * columns * (2 if columns > 1 else 1)
-    needed = min(needed, (batch_size - 1) * columns)
+    needed = negatives_to_rank(data_set.documents.shape[1], batch_size)
     drawn = reader.inner.num_negatives
     if drawn is not None and drawn < needed:
         raise SettingError(
