@@ -88,9 +88,7 @@ def write_models(folder: Path) -> Path:
 
     splade = [body(transformer_task="fill-mask"), SpladePooling()]
     csr = [body(), Pooling(16, "mean"), SparseAutoEncoder(16, hidden_dim=32, k=4, k_aux=8)]
-    projection = Dense(
-        16, 8, bias=False, activation_function=torch.nn.Identity(), module_input_name="token_embeddings"
-    )
+    projection = Dense(16, 8, bias=False, activation_function=torch.nn.Identity(), module_input_name="token_embeddings")
     tokens = [body(), projection, Normalize("token_embeddings"), MultiVectorMask()]
     for name, modules in {"splade": splade, "csr": csr, "tokens": tokens}.items():
         kind = MultiVectorEncoder if name == "tokens" else SparseEncoder
