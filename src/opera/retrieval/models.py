@@ -385,7 +385,7 @@ def load_safely(
     located, hint = locate_model(spec), ""
     if isinstance(located, str):
         hint = f"; it is not a folder either ('{MINILM}' needs no network)"
-    title = KINDS["dense"].title if kind is None else kind.title
+    title = "sentence-transformers model" if kind is None else kind.title
     try:
         organization = (kind or KINDS["dense"]).model_class.default_huggingface_organization
         folder = download_model(located, organization) if isinstance(located, str) else located
@@ -395,7 +395,6 @@ def load_safely(
             kind = _kind_of_folder(spec, folder)
             if kind is KINDS["dense"]:
                 _note_masked_language_model(folder, str(located))
-            title = kind.title
         safe = {"trust_remote_code": False, "local_files_only": True}
         with loading_model() as missing:
             model = kind.model_class(
