@@ -43,9 +43,7 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     from opera.config.training import TrainSettings
     from opera.data import load_data
     from opera.methods import METHODS, Plan
-    from opera.retrieval.models import (
-        load_model,
-    )
+    from opera.retrieval.models import load_model
     from opera.training.build import PairDataset
     from opera.training.documents import KnownPositives
     from opera.training.loss import InfoNCELoss

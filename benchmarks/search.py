@@ -44,9 +44,7 @@ def opera_search(queries: np.ndarray, vectors: Embeddings) -> Search:
 
     from opera.data import TextTable
     from opera.data.texts import TEXT_SCHEMA
-    from opera.retrieval.nearest import (
-        exact_search,
-    )
+    from opera.retrieval.nearest import exact_search
 
     ids = [f"{number:07d}" for number in range(len(vectors))]
     empty = [""] * len(ids)

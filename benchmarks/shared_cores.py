@@ -52,9 +52,7 @@ def train_when_asked() -> None:
     import torch
 
     from opera.retrieval.device import autocast, resolve_precision
-    from opera.retrieval.models import (
-        load_model,
-    )
+    from opera.retrieval.models import load_model
 
     model = load_model("minilm", "cpu")
     model.train()

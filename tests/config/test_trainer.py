@@ -57,9 +57,7 @@ def test_every_argument_is_in_one_list():
 
 
 def test_opera_fixes_the_arguments_of_its_list(static_model, monkeypatch):
-    from opera.retrieval.models import (
-        load_model,
-    )
+    from opera.retrieval.models import load_model
     from opera.training import trainer
 
     settings = TrainSettings.parse({"max_steps": 8, "per_device_train_batch_size": 4, "learning_rate": 0.1})

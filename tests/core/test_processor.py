@@ -29,9 +29,7 @@ def test_the_features_of_a_processor_decide_its_kind(features, kind, monkeypatch
 
 def test_torch_computes_all_on_an_unknown_processor_and_a_note_says_so(bert_model, monkeypatch, caplog):
     from opera.encoder._token_model import TokenModel
-    from opera.retrieval.models import (
-        load_model,
-    )
+    from opera.retrieval.models import load_model
 
     model = TokenModel(load_model(bert_model, "cpu"))
     with model.packing():

@@ -36,7 +36,9 @@ class EncodingRecord(RecordPart):
         seconds: seconds to encode 10,000 documents of the data, from a sample.
         documents: the number of documents in the sample.
         device: where they were encoded, such as ``cpu``.
-        dimension: the number of values of an embedding.
+        dimension: the number of values of an embedding; of a sparse model, most are 0.
+        bytes_per_document: the size of a document's embedding in an index; 4 per value of a dense
+            embedding, ``None`` in files of earlier versions.
         megabytes: the size of the weights' files.
     """
 
@@ -44,6 +46,7 @@ class EncodingRecord(RecordPart):
     documents: int
     device: str
     dimension: int
+    bytes_per_document: float | None = None
     megabytes: float
 
 
@@ -89,9 +92,7 @@ def measured(run: Run, data: Mixture) -> EncodingRecord:
     """Encode some documents with the final model of a run, and measure the time."""
     from opera.retrieval.device import pick_device  # imports torch
     from opera.retrieval.encoder import Encoder
-    from opera.retrieval.models import (
-        load_model,
-    )
+    from opera.retrieval.models import load_model
 
     corpus = data.joined.corpus
     rows = np.linspace(0, len(corpus) - 1, min(DOCUMENTS, len(corpus))).astype(np.int64)
@@ -102,6 +103,9 @@ def measured(run: Run, data: Mixture) -> EncodingRecord:
     if passages is not None:
         texts = passages.table.texts(passages.rows_of(rows))
     encoder.encode(texts[:WARM_UP], "document")
+    rows_of_texts = encoder.encode(texts, "document")
+    counts = encoder.kind.counts(rows_of_texts)
+    of_row = encoder.kind.facts(counts, counts).get("bytes per document", 4.0 * encoder.dimension)
     times: list[float] = []
     while sum(times) < LEAST_SECONDS:
         started = time.perf_counter()
@@ -113,5 +117,6 @@ def measured(run: Run, data: Mixture) -> EncodingRecord:
         documents=len(rows),
         device=encoder.device,
         dimension=encoder.dimension,
+        bytes_per_document=of_row * len(texts) / len(rows),
         megabytes=weights / 1e6,
     )

@@ -81,11 +81,14 @@ def base_models_table(models: BaseModels) -> ReportTable:
             cells |= {
                 SECONDS: seconds_text(encoding.seconds),
                 "dimension": f"{encoding.dimension:,}",
+                "bytes per document": ""
+                if encoding.bytes_per_document is None
+                else f"{encoding.bytes_per_document:,.0f}",
                 "MB": f"{encoding.megabytes:,.1f}",
             }
         rows.append(cells)
     if any(SECONDS in row for row in rows):
-        columns += [SECONDS, "dimension", "MB"]
+        columns += [SECONDS, "dimension", "bytes per document", "MB"]
     caption = f"base models on {models.name}: {PRIMARY} before and after training"
     best = {"after": models.best.model}
     return ReportTable(caption, columns, rows, best)

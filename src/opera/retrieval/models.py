@@ -216,7 +216,8 @@ def _check(model: SentenceTransformer, missing: list[str], title: str, folder: P
             f"{title}: its files lack {len(needed):,} of the weights that its configuration asks "
             f"for, such as {shown(needed[0])}; use a complete copy of the model"
         )
-    check_pooling(model, title, folder)
+    if isinstance(model, SentenceTransformer):  # other kinds have no pooling of their own choice
+        check_pooling(model, title, folder)
 
 
 def _add_padding(model: BaseModel, title: str) -> None:

@@ -139,9 +139,7 @@ def _score_pairs(
 ) -> pa.Table:
     """Score the training pairs as a run does: similarity, estimated loss, CBS."""
     from opera.retrieval.encoder import open_encoder
-    from opera.retrieval.models import (
-        model_kind,
-    )
+    from opera.retrieval.models import model_kind
     from opera.training.pretrained_scores import pretrained_scores
 
     model, pairs = inputs.model, qrels.pairs()
