@@ -103,7 +103,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Adapt a dense retriever to your own data (OPERA, COLM 2026)."""
+    """Adapt a retriever to your own data (OPERA, COLM 2026)."""
 
 
 for group, commands in COMMANDS.items():

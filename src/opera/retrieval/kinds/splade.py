@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from opera.core.arrays import slices
 
 WORDS = 2_048
-"""Words in a block: the logits of a text fit into a processor's cache."""
+"""Words in a block on a CPU: the logits of a text fit into its cache."""
 PROBES = ["", "a", "Two words, and 3 more.", "ünïcode ß 中文 🙂", "long " * 40]
 """Texts to compare OPERA's weights with those of sentence-transformers."""
 TOLERANCE = 1e-4
@@ -44,9 +44,9 @@ class MaxLogits(torch.autograd.Function):
         best = hidden.new_empty(shape)
         needs_tokens = any(ctx.needs_input_grad)
         token = torch.empty(shape if needs_tokens else 0, dtype=torch.long, device=hidden.device)
-        of_words = weight.to(hidden.dtype)
+        of_words, size = weight.to(hidden.dtype), WORDS if hidden.is_cpu else len(weight)
         for text, (start, end) in enumerate(pairwise([0, *ends])):
-            for words in slices(len(weight), WORDS):
+            for words in slices(len(weight), size):
                 logits = hidden[start:end] @ of_words[words].T
                 if needs_tokens:
                     torch.max(logits, 0, out=(best[text, words], token[text, words]))
@@ -125,6 +125,7 @@ def _replaced(model: Any) -> Iterator[None]:
         ends = mask.sum(1).cumsum(0).tolist()
         apply: Any = MaxLogits.apply
         best = apply(features["token_embeddings"][mask], decoder.weight, ends)
+        best = best.to(torch.promote_types(best.dtype, torch.float32))  # for the logarithm
         if decoder.bias is not None:
             best = best + decoder.bias
         weights = best.relu().log1p()
