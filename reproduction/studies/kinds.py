@@ -1,6 +1,7 @@
 """Do the methods help sparse and multi-vector models as they help dense ones?
 
     OMP_NUM_THREADS=1 python reproduction/studies/kinds.py            # trains what is missing; hours
+    OMP_NUM_THREADS=1 python reproduction/studies/kinds.py --costs    # measures models before training; an hour
     python reproduction/studies/kinds.py --tables                     # fills docs/kinds.md
 
 ``splade`` is splade-tiny, 4.4 million parameters. ``tokens`` is its body with a new projection to 128 dimensions, as a
@@ -15,6 +16,7 @@ import argparse
 import itertools
 import logging
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,24 @@ import numpy as np
 import opera
 from false_labels import auc, is_wrong
 from opera.core.figures import signed
+from opera.core.processor import instruction_set
 from opera.data import RetrievalData
+from opera.retrieval.encoder import open_encoder
 from opera_paper.noise import add_wrong_pairs
-from study import ROOT, STORED, OverSettings, Results, Row, fill, load_setting, need, table_lines, words
+from study import (
+    DATA,
+    ROOT,
+    STATIC_MODEL,
+    STORED,
+    OverSettings,
+    Results,
+    Row,
+    fill,
+    load_setting,
+    need,
+    table_lines,
+    words,
+)
 
 SPLADE = ROOT / "../shared/models/splade-tiny"
 MODELS: dict[str, dict[str, Any]] = {"splade": {"kind": "sparse"}, "tokens": {"kind": "multi-vector"}}
@@ -40,6 +57,13 @@ SETTINGS: dict[str, Any] = {
 }
 KEY = ("model", "set", "noise", "method", "seed")
 MEASURED = ("base", "fine_tuned", "final", "bm25", "hybrid")
+COSTS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "potion-base-4m (static)": (STATIC_MODEL, {}),
+    "splade-tiny (sparse)": (SPLADE, {"kind": "sparse", "max_passage_length": 256}),
+    "all-MiniLM-L6-v2 (dense)": ("minilm", {}),
+}
+SAMPLE = 256
+"""Documents whose encoding is timed."""
 PAGE = ROOT / "docs" / "kinds.md"
 MEASURE = "nDCG@10"
 
@@ -82,6 +106,46 @@ def train(run: Row) -> Row:
     return facts | {column: np.asarray(queries[column]) for column in columns.values()}
 
 
+def cost(model: str) -> Row:
+    """Measure a model before training: quality on SciFact, and what its index costs.
+
+    The seconds are those of 10,000 documents, from a sample.
+    """
+    source, settings = COSTS[model]
+    result = opera.evaluate(DATA / "scifact", model=source, hybrid=True, **settings)
+    encoder = open_encoder(source, **settings)
+    corpus = opera.load_data(DATA / "scifact").corpus
+    texts = corpus.texts(np.linspace(0, len(corpus) - 1, SAMPLE).astype(np.int64))
+    encoder.encode(texts[:8], "document")
+    started = time.perf_counter()
+    rows = encoder.encode(texts, "document")
+    seconds = (time.perf_counter() - started) * 10_000 / SAMPLE
+    counts = encoder.kind.counts(rows)
+    facts = encoder.kind.facts(counts, counts)
+    assert result.hybrid is not None
+    return {
+        MEASURE: 100 * result.measures[MEASURE],
+        "with BM25": 100 * result.hybrid.measures[MEASURE],
+        "BM25": 100 * result.bm25.measures[MEASURE] if result.bm25 else None,
+        "seconds": seconds,
+        "bytes": facts.get("bytes per document", 4.0 * encoder.dimension),
+        "processor": instruction_set(),
+    }
+
+
+def costs_table(results: Results) -> str:
+    """A row per model."""
+    rows = [
+        [
+            *(row["model"], f"{row[MEASURE]:.1f}", f"{row['with BM25']:.1f}"),
+            *(f"{row['seconds']:,.0f}", f"{row['bytes']:,.0f}"),
+        ]
+        for row in results.rows.values()
+    ]
+    heads = ["model", MEASURE, "with BM25", "seconds for 10,000 documents", "bytes per document"]
+    return table_lines(heads, rows)
+
+
 def main() -> None:
     """Train what is missing, or fill the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -89,12 +153,20 @@ def main() -> None:
     for name, values in lists.items():
         parser.add_argument(f"--{name}", type=words, default=list(values))
     parser.add_argument("--tables", action="store_true")
+    parser.add_argument("--costs", action="store_true")
     options, results = parser.parse_args(), Results(STORED / "kinds.csv", KEY)
+    costs = Results(STORED / "kind_costs.csv", ("model",))
     if options.tables:
-        fill(PAGE, {"kinds": methods_table(results)})
+        fill(PAGE, {"kinds": methods_table(results), "costs": costs_table(costs)})
         return
     need("../shared/data", "../shared/models")
     logging.disable(logging.INFO)
+    if options.costs:
+        for model in COSTS:
+            if not costs.has({"model": model}):
+                costs.add({"model": model}, **cost(model))
+                print(costs.of({"model": model}), flush=True)
+        return
     chosen = options.sets, options.noises, options.methods, options.models
     for seed, (name, noise, method, model) in itertools.product(options.seeds, itertools.product(*chosen)):
         run = dict(zip(KEY, (model, name, noise, method, int(seed)), strict=True))
