@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 import opera
-from opera.core.processor import instruction_set
 from opera.data import TextTable
+from opera.deployment.onnx import instruction_set
 from opera.retrieval.kinds import Sparse
 from opera.retrieval.models import load_model
 from opera.retrieval.nearest import exact_search

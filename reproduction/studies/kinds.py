@@ -25,8 +25,8 @@ import numpy as np
 import opera
 from false_labels import auc, is_wrong
 from opera.core.figures import signed
-from opera.core.processor import instruction_set
 from opera.data import RetrievalData
+from opera.deployment.onnx import instruction_set
 from opera.retrieval.encoder import open_encoder
 from opera_paper.noise import add_wrong_pairs
 from study import (

@@ -1,5 +1,6 @@
 """The contract of every kind of model that encodes texts, against sentence-transformers' own functions."""
 
+import json
 from contextlib import nullcontext
 
 import numpy as np
@@ -13,10 +14,11 @@ from opera.data import TextTable
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.kinds import KINDS, EncodingKind, encoding_kind_of, kind_in, splade
 from opera.retrieval.kinds.rows import FEW_QUERIES, SparseRows, TokenRows, _csr
+from opera.retrieval.locate import model_type_in
 from opera.retrieval.models import load_model, set_dropout
 from opera.retrieval.nearest import exact_search
 from opera.retrieval.passages import DocumentVectors, products
-from opera.retrieval.vectors import Shards
+from opera.retrieval.vectors import Shards, row_bytes
 
 FOLDERS = {"dense": "dense", "sparse": "splade", "csr": "csr", "multi-vector": "tokens"}
 QUERIES = ["t1w5 t1w7", "t2w3", "t3w1 t3w2 t3w9 common1", "t4w4", "common2 t5w5"]
@@ -224,7 +226,6 @@ class TestSpladeInBlocks:
 
 
 def test_an_unknown_kind_of_model_is_an_error(tmp_path, bert_model):
-    import json
     import shutil
 
     shutil.copytree(bert_model, tmp_path / "model")
@@ -246,3 +247,60 @@ def test_a_loaded_model_keeps_its_kind(kind_models):
     assert Encoder(model).kind.name == "sparse"
     with pytest.raises(opera.SettingError, match="kind=dense: the loaded model is a SparseEncoder"):
         load_model(model, "cpu", "dense")
+
+
+class TestIdentity:
+    def test_the_number_of_active_words_is_part_of_a_sparse_model(self, kind_models):
+        models = [load_model(kind_models / "splade", "cpu") for _ in range(2)]
+        models[1].max_active_dims = 3
+        encoders = [Encoder(model) for model in models]
+        assert encoders[0].fingerprint != encoders[1].fingerprint
+
+    @pytest.mark.parametrize("name", ["splade", "tokens"])
+    def test_half_precision_gives_nearly_the_same_scores(self, kind_models, name):
+        scores = []
+        for precision in ("fp32", "bf16"):
+            encoder = Encoder(load_model(kind_models / name, "cpu"), precision)
+            scores.append(products(encoder.encode(QUERIES, "query"), encoder.encode(DOCUMENTS, "document")))
+        np.testing.assert_allclose(scores[1], scores[0], rtol=0.05, atol=0.05 * abs(scores[0]).max())
+
+    @pytest.mark.parametrize(
+        ("files", "expected"),
+        [
+            ({"config_sentence_transformers.json": {"model_type": "ColBERT"}}, "MultiVectorEncoder"),
+            ({"config.json": {"architectures": ["HF_ColBERT"]}}, "MultiVectorEncoder"),
+            ({"config.json": {"architectures": ["BertModel"]}}, "SentenceTransformer"),
+            ({"config_sentence_transformers.json": {}, "modules.json": []}, "SentenceTransformer"),
+        ],
+    )
+    def test_models_of_others_say_what_they_are(self, tmp_path, files, expected):
+        for name, content in files.items():
+            (tmp_path / name).write_text(json.dumps(content))
+        assert model_type_in(tmp_path) == expected
+
+    def test_a_saved_projection_is_no_new_head(self, kind_models, bert_model):
+        assert not KINDS["multi-vector"].adds_head(kind_models / "tokens", ["BertModel"])
+        assert KINDS["multi-vector"].adds_head(bert_model, ["BertModel"])
+
+
+def test_a_document_without_tokens_scores_zero(kind_models):
+    kind, model = KINDS["multi-vector"], load_model(kind_models / "tokens", "cpu")
+    queries, documents = torch.ones(2, 3, 9), torch.ones(2, 4, 9)
+    documents[1, :, -1] = 0
+    queries[1, 1:, -1] = 0
+    scores = kind.compare(model, queries, documents)
+    assert scores[:, 1].tolist() == [0.0, 0.0]
+    assert (scores[:, 0] > 0).all()
+
+
+def test_a_text_without_tokens_has_no_words():
+    hidden, weight = torch.randn(3, 4), torch.randn(5, 4)
+    best = splade.MaxLogits.apply(hidden, weight, [3, 3])
+    torch.testing.assert_close(best[0], (hidden @ weight.T).amax(0))
+    assert best[1].isneginf().all()
+
+
+def test_a_tile_is_as_large_as_its_vectors(kind_models):
+    kind, model = KINDS["multi-vector"], load_model(kind_models / "tokens", "cpu")
+    rows = kind.encode(model, DOCUMENTS, "document", "", 8)
+    assert row_bytes(rows) == pytest.approx(rows.vectors.nbytes / len(rows), abs=1)

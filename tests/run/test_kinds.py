@@ -12,6 +12,7 @@ import opera
 from opera.core.errors import MissingExtraError
 from opera.retrieval import locate
 from opera.retrieval.models import load_model
+from opera.run.serve import open_base
 from opera.run_folder.folder import Run
 from small_runs import SMALL, assert_same_run, interrupted_at
 
@@ -78,9 +79,9 @@ def test_the_other_doors_take_a_run(run, tmp_path):
 @pytest.mark.parametrize("name", ["splade", "tokens"])
 def test_the_doors_that_read_pairs_take_a_model(beir, kind_models, name):
     model = kind_models / name
-    scores = opera.score(beir, model=model)["score"].to_numpy()
+    scores = opera.score(beir, model=model)["similarity"].to_numpy()
     assert np.isfinite(scores).all()
-    mined = opera.mine(beir, model=model, negatives=2)
+    mined = opera.mine(beir, model=model, keep=2)
     assert mined.num_rows > 0
     report = opera.inspect(beir, model=model)
     assert report.as_dict()
@@ -89,7 +90,9 @@ def test_the_doors_that_read_pairs_take_a_model(beir, kind_models, name):
 def test_compare_takes_models_of_several_kinds(beir, kind_models, bert_model, tmp_path):
     models = [kind_models / "splade", kind_models / "tokens", bert_model]
     compared = opera.compare(beir, model=models, out=tmp_path / "grid", methods=["ft"], **SMALL)
-    assert len(compared.runs) == 3
+    (models,) = compared.base_models
+    assert len(models.rows) == 3
+    assert all(row.encoding.bytes_per_document > 0 for row in models.rows)
 
 
 def test_the_text_of_a_run_says_what_its_index_costs(sparse_run):
@@ -147,6 +150,15 @@ class TestNewHead:
         assert run.record.model.head_of == "multi-vector"
         assert "new head" in " ".join(run.headlines)
         assert locate.model_type_in(run.model_path) == "MultiVectorEncoder"
+
+    def test_dynamic_pruning_has_nothing_to_begin_with(self, beir, bert_model, tmp_path):
+        with pytest.raises(opera.SettingError, match="method=dp: begins with the scores before training"):
+            call = {**CALL, "kind": "multi-vector", "method": "dp"}
+            opera.adapt(beir, model=bert_model, out=tmp_path / "run", **call)
+
+    def test_only_training_sets_a_head(self, beir, bert_model):
+        with pytest.raises(opera.SettingError, match=r"kind=multi-vector: adds a new head to .*, which only training"):
+            opera.evaluate(beir, model=bert_model, kind="multi-vector")
 
     def test_the_head_comes_from_the_seed(self, bert_model):
         heads = [load_model(bert_model, "cpu", "multi-vector", seed)[1].linear.weight for seed in (0, 0, 1)]
@@ -218,3 +230,15 @@ def test_json_of_an_evaluation_has_the_index(sparse_run):
     done = CliRunner().invoke(app, ["evaluate", str(sparse_run.path), "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["index"] == pytest.approx(sparse_run.record.index["final"])
+
+
+def test_the_base_model_is_opened_as_in_the_run(beir, kind_models, tmp_path):
+    run = opera.adapt(beir, model=kind_models / "mlm", kind="sparse", out=tmp_path / "run", **CALL)
+    for base in (None, kind_models / "mlm"):
+        assert open_base(run, base).kind.name == "sparse"
+
+
+def test_training_in_half_precision(beir, kind_models, tmp_path):
+    call = {**CALL, "precision": "bf16", "guard": False}
+    run = opera.adapt(beir, model=kind_models / "splade", out=tmp_path / "run", **call)
+    assert all(np.isfinite(list(run.measures["final"].values())))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss
-from sentence_transformers.util import cos_sim
 from torch.nn import functional as F
 
 import opera
@@ -38,8 +38,7 @@ def make_loss(seen: list[Any], **values: Any) -> DistillationLoss:
     """Make a loss that keeps in ``seen`` what is observed."""
     query, doc = np.array(SCORED).T
     teacher = TeacherScores.from_arrays(QUERIES[query], doc, np.linspace(-3, 4, len(SCORED)))
-    model = torch.nn.Module()
-    model.similarity = cos_sim
+    model = SentenceTransformer(modules=[torch.nn.Identity()], device="cpu", similarity_fn_name="cosine")
     sampler = SimpleNamespace(observe=lambda step, observations: seen.append(observations))
     groups = {name: np.arange(100) for name in ("query_group", "document_group")}
     training_set = SimpleNamespace(

@@ -24,7 +24,7 @@ from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.arrays import IntArray
 from opera.core.files import free_path
-from opera.core.terminal import command_line
+from opera.core.terminal import command_line, log
 from opera.data import Qrels, RetrievalData, load_all, load_data
 from opera.data.decisions import with_decisions
 from opera.data.loading import named_source
@@ -39,6 +39,7 @@ from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, fin
 from opera.labels.estimate import noise_interval, noise_rate
 from opera.methods.static import CBS_POOL
 from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
+from opera.retrieval.kinds import Dense
 from opera.retrieval.lengths import TextLengths, text_lengths
 from opera.retrieval.locate import (
     MINILM,
@@ -271,12 +272,12 @@ class Embeddings:
         encoder = open_encoder(model, **settings, as_in_training=True)
         corpus_text, judged = run_corpus_text(model), judged_queries(data)
         documents = encoder.encode_corpus(data, corpus_text)
-        queries = np.asarray(encoder.encode_queries(data, judged))
+        queries = encoder.encode_queries(data, judged)[:]
         return cls(encoder, corpus_text, documents, judged, queries)
 
     def of_queries(self, qrels: Qrels) -> NDArray[np.float32]:
         """Return the embeddings of the queries of a split."""
-        return np.asarray(self.queries[np.searchsorted(self.query_rows, qrels.query_rows)])
+        return self.queries[np.searchsorted(self.query_rows, qrels.query_rows)]
 
 
 def judged_queries(data: RetrievalData) -> IntArray:
@@ -287,7 +288,10 @@ def judged_queries(data: RetrievalData) -> IntArray:
 def _duplicates(
     data: RetrievalData, embeddings: Embeddings | None, seed: int, show: int
 ) -> dict[str, Any]:
-    """Find duplicates, leaks and known documents; without embeddings, only copies of texts."""
+    """Find duplicates, leaks and known documents; without vectors, only copies of texts."""
+    if embeddings is not None and embeddings.encoder.kind is not Dense:
+        log.info("note: near-duplicates need a dense model; only copies are counted")
+        embeddings = None
     documents, queries, device = None, None, "cpu"
     if embeddings is not None:
         documents, queries = embeddings.documents.first_rows(), embeddings.queries

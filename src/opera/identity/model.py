@@ -47,6 +47,8 @@ def fingerprint(model: BaseModel) -> str:
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     facts: list[Any] = [getattr(model, name, None) for name in MODEL_ATTRIBUTES]
+    if (most := getattr(model, "max_active_dims", None)) is not None:  # of a sparse model
+        facts.append(["max_active_dims", most])
     for name, module in model.named_modules(remove_duplicate=False):
         if name and not isinstance(module, nn.Dropout):
             facts.append([name, *_facts(module)])

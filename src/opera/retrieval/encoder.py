@@ -41,8 +41,8 @@ from opera.retrieval.device import (
 )
 from opera.retrieval.kinds import KindName, encoding_kind_of
 from opera.retrieval.kinds.dense import is_static, reads_vectors
-from opera.retrieval.locate import Model, run_passages
-from opera.retrieval.models import lengths_of, load_model, set_lengths
+from opera.retrieval.locate import Model, model_title, run_passages
+from opera.retrieval.models import adds_head, lengths_of, load_model, set_lengths
 from opera.retrieval.nearest import BestDocuments
 from opera.retrieval.passages import DocumentVectors, Passages, advised_passage, split_corpus
 from opera.retrieval.prompts import (
@@ -330,6 +330,11 @@ def open_encoder(
     With ``as_in_training``, the similarity is that of training. Warns if a well-known model lacks
     its prompts.
     """
+    if adds_head(model, kind):
+        raise SettingError(
+            f"kind={kind}: adds a new head to {model_title(model)}, which only training can set; "
+            f"train it with opera train --kind {kind}"
+        )
     loaded = load_model(model, pick_device(), kind)
     lengths = {"max_query_length": max_query_length, "max_passage_length": max_passage_length}
     if chosen := {name: length for name, length in lengths.items() if length is not None}:

@@ -134,7 +134,22 @@ def model_type_in(folder: Path) -> str:
     """
     path = folder / "config_sentence_transformers.json"
     content = json.loads(read_text(path)) if path.is_file() else {}
-    return str(content.get("model_type", "SentenceTransformer"))
+    default = "SentenceTransformer"
+    if not (folder / "modules.json").is_file() and has_token_projection(architectures_in(folder)):
+        default = "MultiVectorEncoder"
+    model_type = str(content.get("model_type", default))
+    return "MultiVectorEncoder" if model_type == "ColBERT" else model_type  # PyLate's name
+
+
+def architectures_in(folder: Path) -> list[str]:
+    """Return the architectures that a transformer's configuration names."""
+    config = folder / "config.json"
+    return (json.loads(read_text(config)).get("architectures") or []) if config.is_file() else []
+
+
+def has_token_projection(architectures: Sequence[str]) -> bool:
+    """Whether a transformer gives a vector per token: ColBERT's and transformers' own models."""
+    return any(name == "HF_ColBERT" or name.endswith("ForRetrieval") for name in architectures)
 
 
 def inputs_of(data: Source, *models: Model | None) -> list[Path]:

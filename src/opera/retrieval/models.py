@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import threading
 from collections import OrderedDict
@@ -20,7 +19,6 @@ from transformers import PreTrainedModel
 
 from opera.config.automatic import ModelKind
 from opera.core.errors import ModelError, SettingError, is_out_of_memory
-from opera.core.files import read_text
 from opera.core.terminal import first_line_of, log, shown
 from opera.retrieval.kinds import (
     KINDS,
@@ -32,13 +30,24 @@ from opera.retrieval.kinds import (
     encoding_kind_of,
 )
 from opera.retrieval.kinds.dense import is_static, reads_vectors
-from opera.retrieval.locate import MINILM, SPLADE_TINY, Model, is_loaded, locate_model, model_title
+from opera.retrieval.locate import (
+    MINILM,
+    SPLADE_TINY,
+    Model,
+    architectures_in,
+    is_loaded,
+    locate_model,
+    model_title,
+)
 from opera.retrieval.prompts import LENGTH_SETTINGS, check_pooling
 from opera.retrieval.trust import SAFE_LOADING, check_loaded, check_model_folder, download_model
 
 FEWEST_WORDS = 0.1
 """Smallest vocabulary of a tokenizer, as a fraction of the rows of embeddings. Libraries replace a
 missing tokenizer file by one with special tokens only."""
+
+ORGANIZATION = SentenceTransformer.default_huggingface_organization
+"""The owner of models on the hub whose names have none, of every kind."""
 
 _LOADING = threading.RLock()
 """Only one thread may load a model: transformers changes torch's default type for all threads."""
@@ -115,6 +124,14 @@ _IRRELEVANT_LOGGERS = (
 
 
 @torch.inference_mode(False)
+@contextmanager
+def head_from(seed: int) -> Iterator[None]:
+    """Let libraries draw the weights of a new head from a seed; they use torch's generator."""
+    with torch.random.fork_rng(devices=()):
+        torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
+        yield
+
+
 def load_model(
     spec: Model, device: str, kind: KindName | None = None, seed: int = 0
 ) -> SentenceTransformer:
@@ -126,7 +143,7 @@ def load_model(
             loaded model.
         device: device to load it on.
         kind: of the loaded model, by name; by default that of the folder. If the folder holds
-            another kind, the model may get a new head, as :func:`adds_head` tells.
+            another kind, the model may get a new head, see :func:`adds_head`.
         seed: of a new head.
 
     Raises:
@@ -145,8 +162,7 @@ def load_model(
         model = copy.deepcopy(spec).float().to(device)
     else:
         chosen = None if kind is None else KINDS[kind]
-        with torch.random.fork_rng():  # a new head comes from torch's global generator
-            torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
+        with head_from(seed):
             model = load_safely(chosen, spec, device, _check)
     check_similarity(model, model_title(spec))
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
@@ -178,7 +194,7 @@ def adds_head(spec: Model, name: KindName | None) -> bool:
     kind, folder = KINDS[name], _folder_of(spec)
     if not issubclass(kind, EncodingKind) or _kind_of_folder(spec, folder) is kind:
         return False
-    return kind.adds_head(folder, _architectures(folder))
+    return kind.adds_head(folder, architectures_in(folder))
 
 
 def _folder_of(spec: str | Path) -> Path:
@@ -191,16 +207,10 @@ def _folder_of(spec: str | Path) -> Path:
     if isinstance(located, Path):
         return located
     try:
-        return download_model(located, SentenceTransformer.default_huggingface_organization)
+        return download_model(located, ORGANIZATION)
     except Exception as error:  # libraries raise many types
         hint = f"; it is not a folder either ('{MINILM}' needs no network)"
         raise ModelError(f"{located}: cannot be loaded: {first_line_of(error)}{hint}") from error
-
-
-def _architectures(folder: Path) -> list[str]:
-    """Return the architectures that a transformer's configuration names."""
-    config = folder / "config.json"
-    return (json.loads(read_text(config)).get("architectures") or []) if config.is_file() else []
 
 
 def _check(model: SentenceTransformer, missing: list[str], title: str, folder: Path) -> None:
@@ -359,7 +369,7 @@ def _kind_of_folder(spec: str | Path, folder: Path) -> type[EncodingKind]:
 
 def _note_masked_language_model(folder: Path, title: str) -> None:
     if not (folder / "modules.json").is_file() and any(
-        name.endswith("ForMaskedLM") for name in _architectures(folder)
+        name.endswith("ForMaskedLM") for name in architectures_in(folder)
     ):
         log.info(
             "note: %s is a masked language model: OPERA uses it as a dense model; --kind sparse "
@@ -388,8 +398,7 @@ def load_safely(
         hint = f"; it is not a folder either ('{MINILM}' needs no network)"
     title = "sentence-transformers model" if kind is None else kind.title
     try:
-        organization = (kind or KINDS["dense"]).model_class.default_huggingface_organization
-        folder = download_model(located, organization) if isinstance(located, str) else located
+        folder = download_model(located, ORGANIZATION) if isinstance(located, str) else located
         quiet_libraries()
         check_model_folder(folder)
         if kind is None:

@@ -232,5 +232,5 @@ def products(queries: Any, rows: Any) -> NDArray[np.float32]:
 
 
 def in_memory(rows: Any) -> Any:
-    """Return rows that no file stands behind."""
+    """Return a copy of rows if they may be mapped from a file."""
     return np.array(rows) if isinstance(rows, np.ndarray) else rows

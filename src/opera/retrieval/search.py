@@ -76,9 +76,9 @@ def index_facts(
     encoder: Encoder, mixture: Mixture, split: str, corpus_text: CorpusText
 ) -> dict[str, float]:
     """Describe the size of an index of the corpus, and the judged queries of a split; empty for a
-    dense model. All processes must call this."""
+    dense model, or if the corpus would have to be encoded again. All processes must call this."""
     kind = encoder.kind
-    if kind is Dense:
+    if kind is Dense or not (encoder.use_cache or encoder.memory is not None):
         return {}
     queries, documents = [], list[NDArray[np.int64]]()
     for data in mixture.data_sets:

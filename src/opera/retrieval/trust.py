@@ -17,8 +17,9 @@ from opera.core.errors import ModelError
 from opera.core.files import read_text
 from opera.core.terminal import shown
 
-DATA_FILES = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]
-"""Files to download from the hub: configuration, vocabulary and weights, no code, no pickles."""
+DATA_FILES = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt", "artifact.metadata"]
+"""Files to download from the hub: configuration (also ColBERT's), vocabulary and weights, no code,
+no pickles."""
 SAFE_LOADING = {"use_safetensors": True, "weights_only": True}
 """Arguments for every loader; they take precedence over those in a model's files."""
 
@@ -54,7 +55,7 @@ def download_model(name: str, organization: str | None, cached: bool = False) ->
         OSError, ValueError: from huggingface_hub, if the model or the connection is missing.
     """
     short = "/" not in name and name.lower() not in ORIGINAL_TRANSFORMER_MODELS
-    full = f"{organization}/{name}" if short else name
+    full = f"{organization}/{name}" if short and organization is not None else name
     return Path(snapshot_download(full, allow_patterns=DATA_FILES, local_files_only=cached))
 
 

@@ -164,8 +164,7 @@ def tiles(
 
 def row_bytes(documents: Vectors) -> int:
     """Return the mean size of a row in memory."""
-    values = getattr(documents, "items_per_row", 0) or documents.shape[1]
-    return max(1, int(4 * values))
+    return max(1, int(getattr(documents, "bytes_per_row", 4 * documents.shape[1])))
 
 
 def first_dimensions(

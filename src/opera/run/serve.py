@@ -108,7 +108,7 @@ def open_base(run: Run, base: Model | None) -> Encoder:
             f"{problem}; it is the base model of {run.path}; pass the model with --base"
         ) from None
     has_new_head = run.record.model.head_of is not None
-    kind = None if base is not None or has_new_head else run.settings.get("kind")
+    kind = None if has_new_head else run.settings.get("kind")
     encoder = open_encoder(name, passages=run.settings.get("passages") or 0, kind=kind)
     for role in ROLES:
         encoder.prompts[role] = encoder.prompts[role] or run.settings.get(f"{role}_prompt") or ""

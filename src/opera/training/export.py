@@ -146,7 +146,8 @@ def _score_pairs(
     assert model is not None
     encoder = open_encoder(model, **with_data_prompt(settings, loaded, model), as_in_training=True)
     corpus_text = run_corpus_text(model)
-    situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
+    kind = encoder.kind.name
+    situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device, kind=kind)
     defaults = resolve(TrainSettings(), situation)
     scores = pretrained_scores(
         pairs,

@@ -233,10 +233,11 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
 
     def _penalty(self, queries: Tensor, columns: Sequence[Tensor]) -> Tensor | float:
         """Return the weighted penalties of the embeddings of queries and documents."""
-        parts = queries, self.kind.join_columns(columns)
-        penalties = map(self.kind.penalty, parts)
-        weighted = zip(self.penalty_weights, penalties, strict=True)
-        return sum(weight * penalty for weight, penalty in weighted if penalty is not None)
+        if not self.kind.has_penalty:
+            return 0.0
+        of_queries, of_documents = self.penalty_weights
+        documents = self.kind.penalty(self.kind.join_columns(columns))
+        return of_queries * self.kind.penalty(queries) + of_documents * documents
 
     def _observe(self, batch: Batch, similarity: Tensor, losses: Tensor, known: Tensor) -> None:
         """Report each pair's similarity, loss ``[m]`` and p-value, from ``similarity [m, M]`` and

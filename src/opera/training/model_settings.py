@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.errors import SettingError
 from opera.core.terminal import shown
+from opera.methods import Method
+from opera.methods.dynamic import DynamicPruning
+from opera.methods.twostage import StaticThenDynamic
 from opera.retrieval.kinds import EncodingKind
 
 
@@ -33,6 +38,20 @@ def check_kind(kind: type[EncodingKind], settings: TrainSettings, processes: int
             )
     if has_tokens and processes > 1:
         raise SettingError(f"{processes} processes: OPERA trains a {kind.title} in one process")
+
+
+def check_new_head(kind: str, method: type[Method[Any]]) -> None:
+    """Reject methods that mix scores before training with those of training.
+
+    Raises:
+        SettingError: for dynamic pruning.
+    """
+    if issubclass(method, DynamicPruning | StaticThenDynamic):
+        raise SettingError(
+            f"method={method.name}: begins with the scores before training, but the {kind} model "
+            "has a new head, and its scores are not those of the dense base model; use denoise, "
+            "ft, infobatch or sp"
+        )
 
 
 def check_adapter(settings: TrainSettings) -> None:

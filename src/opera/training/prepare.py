@@ -51,7 +51,7 @@ from opera.retrieval.models import (
     with_separate_settings,
 )
 from opera.retrieval.prompts import ROLES, set_prompts, warn_of_missing_prompts
-from opera.training.model_settings import check_adapter, check_kind
+from opera.training.model_settings import check_adapter, check_kind, check_new_head
 from opera.training.negatives import by_draws
 from opera.training.prepare_data import RunData, prepare_data
 
@@ -177,6 +177,7 @@ def load_and_check(
     """
     user_recipe, settings = recipe, _with_passages(recipe.train, model_source)
     if new_head := adds_head(model_source, settings.kind):
+        check_new_head(str(settings.kind), recipe.method_class)
         log.info(
             "note: a %s model gets a new head, so the guard is off, and the base model is measured "
             "as a dense model",

@@ -7,7 +7,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 from datasets import Dataset
 from sentence_transformers import (
     CrossEncoder,
@@ -27,7 +26,7 @@ from opera.data.texts import CorpusText
 from opera.methods.denoise import Denoise
 from opera.retrieval.device import pick_device, resolve_precision
 from opera.retrieval.kinds import KINDS
-from opera.retrieval.models import load_safely
+from opera.retrieval.models import head_from, load_safely
 from opera.retrieval.reranker import check_labels
 from opera.training.callbacks import Progress
 from opera.training.documents import DocumentPool
@@ -60,8 +59,7 @@ def open_base(spec: str, max_length: int | None, seed: int) -> tuple[CrossEncode
         check_labels(model, title)
         heads.extend(missing)
 
-    with torch.random.fork_rng(devices=()):
-        torch.default_generator.manual_seed(seed)  # for the new head
+    with head_from(seed):
         model = load_safely(KINDS["reranker"], spec, pick_device(), check, max_length=max_length)
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model, bool(heads)

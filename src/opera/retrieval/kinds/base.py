@@ -55,6 +55,7 @@ class EncodingKind(Kind):
         most_rows: the most texts in a file.
         similarities: the similarities of models that OPERA can search.
         trained_similarity: the similarity of training; ``None`` for the model's.
+        has_penalty: whether the loss has a :meth:`penalty`.
         output: the name of the embeddings in what a forward pass returns.
     """
 
@@ -62,6 +63,7 @@ class EncodingKind(Kind):
     most_rows: ClassVar[int] = MOST_ROWS
     similarities: ClassVar[tuple[str, ...]]
     trained_similarity: ClassVar[str | None] = None
+    has_penalty: ClassVar[bool] = False
     output: ClassVar[str] = "sentence_embedding"
 
     @classmethod
@@ -82,10 +84,9 @@ class EncodingKind(Kind):
         return similarity
 
     @staticmethod
-    def penalty(embeddings: Tensor) -> Tensor | None:
-        """Return what training must keep small in the embeddings of a batch; ``None`` for
-        nothing."""
-        return None
+    def penalty(embeddings: Tensor) -> Tensor:
+        """Return what training keeps small in the embeddings of a batch, if :attr:`has_penalty`."""
+        raise NotImplementedError
 
     @staticmethod
     def training(model: Any) -> AbstractContextManager[None]:

@@ -14,13 +14,16 @@ from sentence_transformers import (
     MultiVectorEncoderTrainer,
     MultiVectorEncoderTrainingArguments,
 )
+from sentence_transformers.util import maxsim
 from torch import Tensor
 from torch.nn import functional as F
 
 from opera.core.arrays import IntArray
+from opera.core.files import read_text
 from opera.retrieval.kinds.base import KINDS
 from opera.retrieval.kinds.ragged import RaggedKind
 from opera.retrieval.kinds.rows import TokenRows
+from opera.retrieval.locate import has_token_projection
 
 
 class MultiVector(RaggedKind):
@@ -51,14 +54,15 @@ class MultiVector(RaggedKind):
     @staticmethod
     def compare(model: Any, queries: Tensor, documents: Tensor) -> Tensor:
         """Return MaxSim, or with ``meanmaxsim`` its mean over the tokens of a query."""
-        counts = queries[..., -1]
-        products = torch.einsum("qad,mtd->qmat", queries[..., :-1], documents[..., :-1])
-        left_out = documents[None, :, None, :, -1] == 0
-        best = products.masked_fill(left_out, -torch.inf).amax(-1)
-        scores: Tensor = (best * counts[:, None]).sum(-1)
-        if model.similarity_fn_name == "meanmaxsim":
-            scores = scores / counts.sum(1)[:, None]
-        return scores
+        scores = maxsim(
+            queries[..., :-1],
+            documents[..., :-1],
+            queries[..., -1],
+            documents[..., -1],
+            length_normalize=model.similarity_fn_name == "meanmaxsim",
+        )
+        without_tokens = ~documents[..., -1].bool().any(1)
+        return scores.masked_fill(without_tokens, 0)  # as in a search
 
     @staticmethod
     def encode(
@@ -88,10 +92,10 @@ class MultiVector(RaggedKind):
 
     @staticmethod
     def adds_head(folder: Path, architectures: Sequence[str]) -> bool:
-        """Whether the model gets a projection; ColBERT's and transformers' own models have one."""
-        return not any(
-            name == "HF_ColBERT" or name.endswith("ForRetrieval") for name in architectures
-        )
+        """Whether the model gets a projection to vectors of tokens."""
+        modules = folder / "modules.json"
+        has_projection = modules.is_file() and "Dense" in read_text(modules)
+        return not (has_projection or has_token_projection(architectures))
 
     @staticmethod
     def counts(rows: TokenRows) -> NDArray[np.int64]:

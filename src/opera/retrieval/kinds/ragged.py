@@ -1,4 +1,4 @@
-"""What the kinds have in common whose rows have unequal lengths."""
+"""What sparse and multi-vector models have in common: rows of unequal length."""
 
 from __future__ import annotations
 

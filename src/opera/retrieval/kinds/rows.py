@@ -26,6 +26,8 @@ from opera.retrieval.vectors import Shards
 SUFFIX = ".arrow"
 FEW_QUERIES = 8
 """So many queries are multiplied with documents as dense vectors, which needs no transposition."""
+WORD_BYTES = 8
+"""Size of the number of a word and its weight."""
 CELLS = 2**24
 """Most similarities of tokens, or scores, to hold at once."""
 
@@ -45,9 +47,14 @@ class Rows(ABC):
         return self.shape[0]
 
     @property
-    def items_per_row(self) -> float:
-        """The mean number of items of a row: of words with a weight, or of tokens."""
-        return float(self.offsets[-1]) / max(1, len(self))
+    @abstractmethod
+    def item_bytes(self) -> int:
+        """The size of an item: of a word with its weight, or of a token's vector."""
+
+    @property
+    def bytes_per_row(self) -> float:
+        """The mean size of a row."""
+        return self.item_bytes * float(self.offsets[-1]) / max(1, len(self))
 
     @abstractmethod
     def __getitem__(self, rows: slice | IntArray) -> Self:
@@ -116,6 +123,11 @@ class SparseRows(Rows):
     def offsets(self) -> NDArray[np.int64]:  # type: ignore[override]
         """The first item of each row."""
         return np.asarray(self.matrix.indptr, dtype=np.int64)
+
+    @property
+    def item_bytes(self) -> int:
+        """The size of a word and its weight."""
+        return WORD_BYTES
 
     def __getitem__(self, rows: slice | IntArray) -> SparseRows:
         return SparseRows(self.matrix[rows])
@@ -193,6 +205,11 @@ class TokenRows(Rows):
     def _float32(self) -> NDArray[np.float32]:
         return self.vectors.astype(np.float32)
 
+    @property
+    def item_bytes(self) -> int:
+        """The size of a vector."""
+        return self.vectors.itemsize * self.vectors.shape[1]
+
     def __getitem__(self, rows: slice | IntArray) -> TokenRows:
         if isinstance(rows, slice) and rows.step is None:
             start, stop, _ = rows.indices(len(self))
@@ -206,7 +223,8 @@ class TokenRows(Rows):
     def products(self, queries: TokenRows) -> NDArray[np.float32]:
         """Return MaxSim: the sum over the query's tokens of the best product with a token."""
         scores = np.empty((len(queries), len(self)), dtype=np.float32)
-        step = max(1, int(CELLS / max(1.0, queries.offsets[-1] * self.items_per_row)))
+        tokens_per_row = len(self.vectors) / max(1, len(self))
+        step = max(1, int(CELLS / max(1.0, len(queries.vectors) * tokens_per_row)))
         for rows in slices(len(self), step):
             part = self[rows]
             products = part._float32 @ queries._float32.T
@@ -268,9 +286,9 @@ class StoredRows:
         return self.shape[0]
 
     @property
-    def items_per_row(self) -> float:
-        """The mean number of items of a row."""
-        return sum(float(part.offsets[-1]) for part in self._parts) / max(1, len(self))
+    def bytes_per_row(self) -> float:
+        """The mean size of a row."""
+        return sum(part.bytes_per_row * len(part) for part in self._parts) / max(1, len(self))
 
     def __getitem__(self, rows: slice | IntArray) -> Any:
         numbers = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows

@@ -20,11 +20,8 @@ from torch import Tensor
 from opera.core.arrays import IntArray
 from opera.retrieval.kinds.base import KINDS
 from opera.retrieval.kinds.ragged import RaggedKind
-from opera.retrieval.kinds.rows import SparseRows
+from opera.retrieval.kinds.rows import WORD_BYTES, SparseRows
 from opera.retrieval.kinds.splade import in_blocks
-
-WORD_BYTES = 8
-"""Size of a word's number and weight on disk."""
 
 
 class Sparse(RaggedKind):
@@ -34,7 +31,7 @@ class Sparse(RaggedKind):
     model_class, arguments_class = SparseEncoder, SparseEncoderTrainingArguments
     trainer_class = SparseEncoderTrainer
     similarities = ("dot", "cosine")
-    rows_class = SparseRows
+    rows_class, has_penalty = SparseRows, True
 
     @staticmethod
     def penalty(embeddings: Tensor) -> Tensor:

@@ -34,25 +34,26 @@ class MaxLogits(torch.autograd.Function):
     """The highest logit of each word among the tokens of each text, without the bias of the word.
 
     ``apply(hidden, weight, ends)`` takes float ``[tokens, dimension]`` of all texts, text by text,
-    float ``[words, dimension]``, and the end of each text; it returns float ``[texts, words]``.
+    float ``[words, dimension]``, and the end of each text; it returns float32 ``[texts, words]``,
+    -inf for a text without tokens.
     """
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, ends: Sequence[int]) -> Tensor:
         """Compute a text and a block of words at a time."""
-        shape = len(ends), len(weight)
-        best = hidden.new_empty(shape)
-        needs_tokens = any(ctx.needs_input_grad)
-        token = torch.empty(shape if needs_tokens else 0, dtype=torch.long, device=hidden.device)
-        of_words, size = weight.to(hidden.dtype), WORDS if hidden.is_cpu else len(weight)
+        shape, device = (len(ends), len(weight)), hidden.device
+        # float32 also if autocast computes products in half precision, for the logarithm
+        best = torch.full(shape, -torch.inf, dtype=torch.float32, device=device)
+        token = torch.zeros(shape, dtype=torch.long, device=device)
+        size = WORDS if hidden.is_cpu else len(weight)
         for text, (start, end) in enumerate(pairwise([0, *ends])):
-            for words in slices(len(weight), size):
-                logits = hidden[start:end] @ of_words[words].T
-                if needs_tokens:
-                    torch.max(logits, 0, out=(best[text, words], token[text, words]))
-                    token[text, words] += start
+            for words in slices(len(weight), size) if end > start else ():
+                logits = hidden[start:end] @ weight[words].T.to(hidden.dtype)
+                if any(ctx.needs_input_grad):
+                    best[text, words], positions = logits.max(0)
+                    token[text, words] = start + positions
                 else:
-                    torch.amax(logits, 0, out=best[text, words])
+                    best[text, words] = logits.amax(0).float()
         ctx.save_for_backward(hidden, weight, token)
         return best
 
@@ -97,7 +98,7 @@ def _can_run_in_blocks(model: Any) -> bool:
     if model not in _can:
         was_training = model.training
         model.eval()
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast(model.device.type, enabled=False):
             inputs = {
                 name: value.to(model.device)
                 for name, value in model.preprocess(PROBES).items()
@@ -125,7 +126,6 @@ def _replaced(model: Any) -> Iterator[None]:
         ends = mask.sum(1).cumsum(0).tolist()
         apply: Any = MaxLogits.apply
         best = apply(features["token_embeddings"][mask], decoder.weight, ends)
-        best = best.to(torch.promote_types(best.dtype, torch.float32))  # for the logarithm
         if decoder.bias is not None:
             best = best + decoder.bias
         weights = best.relu().log1p()
