@@ -250,6 +250,14 @@ def test_a_loaded_model_keeps_its_kind(kind_models):
 
 
 class TestIdentity:
+    @pytest.mark.parametrize("name", FOLDERS.values())
+    def test_encoding_changes_neither_dimension_nor_identity(self, kind_models, bert_model, name):
+        model = load_model(bert_model if name == "dense" else kind_models / name, "cpu")
+        before = Encoder(model).dimension, Encoder(model).fingerprint
+        rows = Encoder(model).encode(QUERIES, "query")
+        assert (Encoder(model).dimension, Encoder(model).fingerprint) == before
+        assert rows.shape[1] == before[0]
+
     def test_the_number_of_active_words_is_part_of_a_sparse_model(self, kind_models):
         models = [load_model(kind_models / "splade", "cpu") for _ in range(2)]
         models[1].max_active_dims = 3

@@ -164,6 +164,7 @@ def load_model(
         chosen = None if kind is None else KINDS[kind]
         with head_from(seed):
             model = load_safely(chosen, spec, device, _check)
+    encoding_kind_of(model).complete(model)
     check_similarity(model, model_title(spec))
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model

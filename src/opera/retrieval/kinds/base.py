@@ -66,6 +66,10 @@ class EncodingKind(Kind):
     has_penalty: ClassVar[bool] = False
     output: ClassVar[str] = "sentence_embedding"
 
+    @staticmethod
+    def complete(model: Any) -> None:
+        """Set what a loaded model otherwise finds out when it first encodes a text."""
+
     @classmethod
     def forward(cls, model: Any, features: dict[str, Any]) -> Tensor:
         """Return the embeddings of a column of a training batch, float ``[m, ...]``."""

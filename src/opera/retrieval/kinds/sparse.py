@@ -15,6 +15,7 @@ from sentence_transformers import (
     SparseEncoderTrainer,
     SparseEncoderTrainingArguments,
 )
+from sentence_transformers.sparse_encoder.modules import SpladePooling
 from torch import Tensor
 
 from opera.core.arrays import IntArray
@@ -32,6 +33,13 @@ class Sparse(RaggedKind):
     trainer_class = SparseEncoderTrainer
     similarities = ("dot", "cosine")
     rows_class, has_penalty = SparseRows, True
+
+    @staticmethod
+    def complete(model: Any) -> None:
+        """Set the number of words of SPLADE, which is part of its configuration."""
+        for module in model:
+            if isinstance(module, SpladePooling) and module.embedding_dimension is None:
+                module.embedding_dimension = model[0].auto_model.config.vocab_size
 
     @staticmethod
     def penalty(embeddings: Tensor) -> Tensor:
