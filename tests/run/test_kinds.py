@@ -152,8 +152,8 @@ class TestNewHead:
         assert locate.model_type_in(run.model_path) == "MultiVectorEncoder"
 
     def test_dynamic_pruning_has_nothing_to_begin_with(self, beir, bert_model, tmp_path):
+        call = {**CALL, "kind": "multi-vector", "method": "dp"}
         with pytest.raises(opera.SettingError, match="method=dp: begins with the scores before training"):
-            call = {**CALL, "kind": "multi-vector", "method": "dp"}
             opera.adapt(beir, model=bert_model, out=tmp_path / "run", **call)
 
     def test_only_training_sets_a_head(self, beir, bert_model):
