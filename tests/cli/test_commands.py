@@ -56,6 +56,17 @@ def test_evaluate_shows_a_reranker_beside_its_first_stage(run_opera, beir, tmp_p
     assert (tmp_path / "out.trec").read_text().startswith(f"test0 Q0 {best} 1 ")
 
 
+def test_bm25_is_the_first_stage_next_to_a_folder_of_this_name(run_opera, beir, tmp_path, trained):
+    """The run in this folder trained on the queries, but BM25 did not."""
+    model = write_reranker(tmp_path / "reranker")
+    shutil.copytree(trained.path, tmp_path / "bm25")
+    command = ["evaluate", beir, "--reranker", model, "--split", "train", "--depth", 1, "--run-file", "out.trec"]
+    assert "bm25 was trained on" not in run_opera(*command).stderr
+    shutil.rmtree(tmp_path / "bm25")
+    (tmp_path / "bm25").mkdir()  # holds no model
+    run_opera(*command, "--overwrite")
+
+
 def test_train_prints_whether_a_reranker_is_better_than_its_first_stage(run_opera, beir, tmp_path):
     model = write_reranker(tmp_path / "reranker")
     options = ["--batch-size", 4, "--steps", 2, "--depth", 5, "--set", "precision=fp32", "--max-length", 40]

@@ -90,7 +90,7 @@ def evaluate(
     from opera.core.figures import DEFAULT_MEASURES
     from opera.data import load_all
     from opera.data.loading import log_notes
-    from opera.retrieval.locate import BM25, data_and_model, inputs_of
+    from opera.retrieval.locate import BM25, data_and_model, first_stage_model, inputs_of
     from opera.retrieval.measures import (
         FULL_MEASURES,
         check_trec_ids,
@@ -106,7 +106,8 @@ def evaluate(
     ranks_alone = model if reranker is None else first_stage or BM25
     source, name, run = data_and_model(named, ranks_alone)
     if run_file:
-        reads = inputs_of(source, name, reranker)
+        ranking_model = name if reranker is None else first_stage_model(name)
+        reads = inputs_of(source, ranking_model, reranker)
         checked_output(run_file, (".trec", ".run", ".txt"), overwrite, source, reads, "--run-file")
     mixture = load_all([source])
     loaded = log_notes(mixture.joined)

@@ -152,6 +152,11 @@ def has_token_projection(architectures: Sequence[str]) -> bool:
     return any(name == "HF_ColBERT" or name.endswith("ForRetrieval") for name in architectures)
 
 
+def first_stage_model(first_stage: Model) -> Model | None:
+    """Return the model of a first stage; ``None`` for BM25, even if a folder has this name."""
+    return None if first_stage == BM25 else first_stage
+
+
 def inputs_of(data: Source, *models: Model | None) -> list[Path]:
     """Return the files of data sets and the folders of models, which outputs must not replace.
 

@@ -34,6 +34,7 @@ from opera.retrieval.kinds.dense import is_static
 from opera.retrieval.locate import (
     Model,
     data_and_model,
+    first_stage_model,
     model_title,
     origin_on,
     run_corpus_text,
@@ -158,14 +159,14 @@ def _with_reranker(
     known_run = reranking.run_on(mixture, run)
     prepared = _with_splits(mixture, known_run, split, relevant_grade)
     result = reranking.evaluate(prepared, split, measures, settings, run_corpus_text(known_run))
-    for model in (first_stage, reranking.reranker):
+    for model in (first_stage_model(first_stage), reranking.reranker):
         _warn_of_trained_queries(prepared.joined, model, result)
     return result
 
 
-def _warn_of_trained_queries(data: RetrievalData, model: Model, result: Evaluation) -> None:
+def _warn_of_trained_queries(data: RetrievalData, model: Model | None, result: Evaluation) -> None:
     """Warn if a run trained the model on the queries of a result."""
-    if known := trained_queries(data, model, result.query_ids):
+    if model is not None and (known := trained_queries(data, model, result.query_ids)):
         queries = f"{known:,} of these {counted(len(result.query_ids), f'{result.split} query')}"
         log.warning(
             "warning: %s was trained on %s, so its scores are too high", model_title(model), queries

@@ -18,6 +18,7 @@ from opera.retrieval.locate import (
     DEPTH,
     Model,
     checked_model,
+    first_stage_model,
     origin_on,
 )
 from opera.retrieval.measures import Measure
@@ -94,7 +95,8 @@ class Reranking(NamedTuple):
         """Return the run whose splits and grades apply: the given one, the first stage's, or the
         reranker's.
         """
-        candidates = [model for model in (run, self.reranker) if model != BM25]
+        models = first_stage_model(run), self.reranker
+        candidates = [model for model in models if model is not None]
         known = [model for model in candidates if origin_on(data.joined, model) is not None]
         return next(iter(known or candidates), None)
 

@@ -44,6 +44,7 @@ from opera.retrieval.locate import (
     DEPTH,
     Model,
     checked_model,
+    first_stage_model,
     inputs_of,
     model_title,
     origin_on,
@@ -218,7 +219,7 @@ def _checked(
     how = reading["encoding"], reading["skip_bad_rows"]
     source = named_source(data, **reading, strict=not reads_lists(dict(recipe.train)))
     check_stays_out(folder, "--out", source)
-    reads = inputs_of(source, spec, *([] if stage == BM25 else [stage]))
+    reads = inputs_of(source, spec, first_stage_model(stage))
     check_reads_stay(folder, reads, [folder / name for name in RERANKER_NAMES])
     if isinstance(source, str | TableSource):
         log.info("reading %s", source_title(source))
