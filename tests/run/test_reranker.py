@@ -4,12 +4,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from sentence_transformers import CrossEncoder
 
 import opera
 from backbones import write_reranker
 from opera.core.errors import RunFolderError
+from opera.identity import Origin
 from opera.run_folder.reranker_run import RerankerRun
 from opera.run_folder.summary import Change
 from small_runs import SMALL
@@ -89,6 +91,30 @@ def test_splits_that_a_run_drew_are_used_again(beir, static_model, cross_encoder
     assert behind.per_query()["query_id"].to_pylist() == dense.per_query()["query_id"].to_pylist()
     again = opera.evaluate(data, reranker=behind.path, depth=10, precision="fp32")
     assert again.query_ids == behind.per_query()["query_id"].to_pylist()
+
+
+def test_a_reranker_that_trains_on_keeps_its_splits_and_remembers_its_queries(beir, cross_encoder, tmp_path, caplog):
+    data = shutil.copytree(beir, tmp_path / "data")
+    for split in ("test", "dev"):
+        (data / "qrels" / f"{split}.tsv").unlink(missing_ok=True)
+    first = opera.adapt(data, model=cross_encoder, out=tmp_path / "first", seed=0, **SHORT)
+    second = opera.adapt(data, model=first.path, out=tmp_path / "second", seed=1, **SHORT)
+    test_queries = [run.per_query()["query_id"].to_pylist() for run in (first, second)]
+    assert test_queries[0] == test_queries[1]
+    again = opera.evaluate(data, reranker=second.path, depth=10, precision="fp32")
+    assert again.query_ids == test_queries[1]
+    assert "was trained on" not in caplog.text
+
+    with (data / "corpus.jsonl").open("a") as corpus:
+        corpus.write('{"_id": "new", "text": "t1w1"}\n')  # so the splits of first do not apply
+    third = opera.adapt(data, model=first.path, out=tmp_path / "third", seed=1, **SHORT)
+    queries = [Origin.read(run.model_path).queries for run in (first, third)]
+    texts = opera.load_data(data).queries
+    hashes = texts.digests[texts.find_rows(third.per_query()["query_id"].to_pylist())]
+    known = int(np.isin(hashes, queries[0]).sum())
+    assert known > 0
+    assert f"{first.path} was trained on {known} of these" in caplog.text
+    assert set(queries[0].tolist()) < set(queries[1].tolist())
 
 
 def test_a_folder_is_replaced_only_with_overwrite(reranker, beir, cross_encoder, tmp_path):

@@ -297,6 +297,11 @@ def origin_on(data: RetrievalData, model: Model | None) -> Origin | None:
     return origin if is_known else None
 
 
+def run_on(data: RetrievalData, *models: Model | None) -> Model | None:
+    """Return the first model whose run read these data; ``None`` if there is none."""
+    return next((model for model in models if origin_on(data, model) is not None), None)
+
+
 def with_grade(data: RetrievalData, model: Model | None, grade: int | None) -> RetrievalData:
     """Apply a relevant grade; ``None`` for that of a run on these data, else 1."""
     origin = origin_on(data, model)

@@ -141,7 +141,7 @@ def evaluate(
             raise DataError(f"--hybrid: {joined.title} has no words to search")
         weights = keyword_weights(prepared, model, encoder, keywords, corpus_text)
         result = _with_hybrid(result, prepared, weights, parsed)
-    _warn_of_trained_queries(joined, model, result)
+    warn_of_trained_queries(joined, model, result)
     return result
 
 
@@ -160,11 +160,11 @@ def _with_reranker(
     prepared = _with_splits(mixture, known_run, split, relevant_grade)
     result = reranking.evaluate(prepared, split, measures, settings, run_corpus_text(known_run))
     for model in (first_stage_model(first_stage), reranking.reranker):
-        _warn_of_trained_queries(prepared.joined, model, result)
+        warn_of_trained_queries(prepared.joined, model, result)
     return result
 
 
-def _warn_of_trained_queries(data: RetrievalData, model: Model | None, result: Evaluation) -> None:
+def warn_of_trained_queries(data: RetrievalData, model: Model | None, result: Evaluation) -> None:
     """Warn if a run trained the model on the queries of a result."""
     if model is not None and (known := trained_queries(data, model, result.query_ids)):
         queries = f"{known:,} of these {counted(len(result.query_ids), f'{result.split} query')}"

@@ -19,7 +19,7 @@ from opera.retrieval.locate import (
     Model,
     checked_model,
     first_stage_model,
-    origin_on,
+    run_on,
 )
 from opera.retrieval.measures import Measure
 from opera.retrieval.prompts import LENGTH_SETTINGS
@@ -91,14 +91,12 @@ class Reranking(NamedTuple):
             None if length is None else whole_number(length, "max_length", 8),
         )
 
-    def run_on(self, data: Mixture, run: Model) -> Model | None:
+    def run_on(self, data: Mixture, run: Model) -> Model:
         """Return the run whose splits and grades apply: the given one, the first stage's, or the
         reranker's.
         """
-        models = first_stage_model(run), self.reranker
-        candidates = [model for model in models if model is not None]
-        known = [model for model in candidates if origin_on(data.joined, model) is not None]
-        return next(iter(known or candidates), None)
+        model = first_stage_model(run)
+        return run_on(data.joined, model, self.reranker) or model or self.reranker
 
     def evaluate(
         self,

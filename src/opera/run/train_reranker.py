@@ -47,8 +47,9 @@ from opera.retrieval.locate import (
     first_stage_model,
     inputs_of,
     model_title,
-    origin_on,
+    origin_of,
     run_corpus_text,
+    run_on,
     with_run_splits,
 )
 from opera.run_folder.folder import MODEL_FOLDER, PER_QUERY_FILE, RERANKER_FILE
@@ -158,6 +159,7 @@ def train_reranker(
     # torch takes seconds to load, so mistakes are reported first
     import torch
 
+    from opera.run.evaluate import warn_of_trained_queries
     from opera.run.first_stage import FirstStage
     from opera.training.reranker import open_base
 
@@ -172,6 +174,8 @@ def train_reranker(
                 training.first_stage, training.data, train.corpus_text, settings
             )
             first = stage.evaluate(training.data, "test", _measures(), training.depth)
+        for trained_model in (first_stage_model(training.first_stage), training.model):
+            warn_of_trained_queries(joined, trained_model, first)
         before = None if new_head else _measure(training, training.model, first)
         steps = _fit(training, base, stage, joined)
         model_folder = Path(temporary) / MODEL_FOLDER
@@ -208,13 +212,13 @@ def _checked(
 ) -> RerankerTraining:
     """Check the arguments, and load the data."""
     stage = checked_model(BM25 if first_stage is None else first_stage, "--first-stage")
-    recipe = _recipe(settings, stage)
     raise_first(
         SettingError,
         (model is None, "--model: give a cross-encoder, or an encoder, which gets a new head"),
         (several_processes(), "--kind reranker: trains in one process; start it without torchrun"),
     )
     spec, folder = expand_user(str(model), "--model"), without_parents(user_path(out, "--out"))
+    recipe = _recipe(settings, stage, spec)
     check_reranker_folder(folder, flag(overwrite, "overwrite"))
     how = reading["encoding"], reading["skip_bad_rows"]
     source = named_source(data, **reading, strict=not reads_lists(dict(recipe.train)))
@@ -224,8 +228,8 @@ def _checked(
     if isinstance(source, str | TableSource):
         log.info("reading %s", source_title(source))
     mixture = load_all([source], *how)
-    if stage != BM25:
-        mixture = with_run_splits(mixture, stage)
+    if (splitting_run := run_on(mixture.joined, first_stage_model(stage), spec)) is not None:
+        mixture = with_run_splits(mixture, splitting_run)
     prepared = prepare_data(mixture, recipe).with_splits
     log_notes(prepared.joined)
     return RerankerTraining(
@@ -240,7 +244,7 @@ def _checked(
     )
 
 
-def _recipe(settings: Mapping[str, Any], stage: Any) -> Recipe:
+def _recipe(settings: Mapping[str, Any], stage: Any, base: str) -> Recipe:
     """Build the recipe, and reject settings that do not apply to a reranker.
 
     Raises:
@@ -264,8 +268,9 @@ def _recipe(settings: Mapping[str, Any], stage: Any) -> Recipe:
     )
     if chosen.get("method", AUTO) == AUTO:
         chosen["method"] = "ft"
-    if stage != BM25:
-        chosen.setdefault("corpus_text", run_corpus_text(stage))
+    models = first_stage_model(stage), base
+    made_by_run = next((model for model in models if origin_of(model) is not None), None)
+    chosen.setdefault("corpus_text", run_corpus_text(made_by_run))
     recipe = make_recipe({**chosen, "guard": False})
     denoises = issubclass(recipe.method_class, Denoise)
     chosen.setdefault("train_group_size", DOCUMENTS_OF_DENOISE if denoises else DOCUMENTS)
@@ -395,10 +400,13 @@ def _per_query(first: Evaluation, before: Reranked | None, after: Reranked) -> p
 
 def _origin(training: RerankerTraining) -> Origin:
     """Return the facts by which commands know the data and the queries of the training."""
-    data, train, stage = training.data.joined, training.recipe.train, training.first_stage
-    drew = None if stage == BM25 else origin_on(data, stage)  # the run that drew the splits
+    data, train = training.data.joined, training.recipe.train
+    models = first_stage_model(training.first_stage), training.model
+    drew, base = origin_of(run_on(data, *models)), origin_of(training.model)
     identity = json.dumps([training.recipe.flat(), data.fingerprint, training.model])
     queries = data.queries.digests[data.training_split().query_rows]
+    if base is not None:
+        queries = np.union1d(base.queries, queries)
     return Origin(
         run=hashlib.sha256(identity.encode()).hexdigest(),
         data=(data.fingerprint,),
