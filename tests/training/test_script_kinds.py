@@ -1,5 +1,6 @@
 """``opera.PairPruning`` with sparse and multi-vector models and cross-encoders: each loss with each method."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,13 @@ import pytest
 import torch
 from datasets import Dataset, DatasetDict
 from sentence_transformers.cross_encoder import losses as reranker
-from sentence_transformers.multi_vector_encoder.losses import MultiVectorMarginMSELoss
+from sentence_transformers.multi_vector_encoder.losses import (
+    MultiVectorMarginMSELoss,
+    MultiVectorMultipleNegativesRankingLoss,
+)
+from sentence_transformers.multi_vector_encoder.scoring import colbert_scores, mean_colbert_scores
 from sentence_transformers.sparse_encoder import losses as sparse
-from sentence_transformers.util import maxsim
+from sentence_transformers.util import cos_sim, euclidean_sim, maxsim, mean_maxsim
 from torch.nn import functional as F
 from transformers import TrainerCallback
 
@@ -260,6 +265,54 @@ def test_the_base_model_scores_all_pairs(loss, models, dataset, labelled, tmp_pa
         assert np.unique(scores.loss).size > 10
 
 
+SIMILARITIES: dict[str, tuple[str, Any]] = {
+    "mean": ("maxsim", lambda model: over(model, mean_colbert_scores, scale=20)),
+    "in chunks": ("maxsim", lambda model: over(model, partial(colbert_scores, chunk_elements=10_000))),
+    "cosine": ("splade", lambda model: sparse.SpladeLoss(model, ranking(model, similarity_fct=cos_sim), **SPLADE)),
+}
+
+
+def over(model: Any, similarity: Any, **options: Any) -> Any:
+    return MultiVectorMultipleNegativesRankingLoss(model, similarity_fct=similarity, **options)
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_pairs_are_scored_as_the_loss_compares_them(name, models, dataset, tmp_path):
+    """Before training and in the first batch, by sentence-transformers' own functions."""
+    loss, make = SIMILARITIES[name]
+    model, args = open_kind(models, loss), script_arguments(tmp_path, loss, max_steps=1)
+    pruning = opera.PairPruning(model, dataset, "dp", args=args)
+    seen, texts = watch_observations(pruning), [dataset[column] for column in ("question", "answer")]
+    made, values = make(model), list[Any]()
+    made.register_forward_hook(lambda module, inputs, value: values.append(value))
+    if name == "cosine":
+        queries, documents = (model.encode(column).to_dense() for column in texts)
+        expected = cos_sim(queries, documents).diagonal()
+    else:
+        compare = mean_maxsim if name == "mean" else maxsim
+        expected = compare(model.encode_query(texts[0]), model.encode_document(texts[1])).diagonal()
+    train_kind(pruning, args, loss, made)
+    scores = pruning._scores(pruning.batches[0])
+    rows = pruning.batches[0].data_set.row_of_pair
+    np.testing.assert_allclose(scores.similarity, expected[rows], rtol=2e-3)  # vectors of tokens are float16
+    batch, similarity, losses, _, _ = seen[0]
+    np.testing.assert_allclose(similarity, expected[batch], rtol=1e-3)
+    value = values[0]["base_loss"] if isinstance(values[0], dict) else values[0]
+    if name != "cosine":  # known positives are negatives of a loss over cosines
+        assert losses.mean() == pytest.approx(value.item(), rel=1e-3)
+    assert scores.loss.mean() == pytest.approx(losses.mean(), rel=0.5)
+
+
+def test_scores_of_an_unknown_function_are_those_of_the_loss(models, dataset, tmp_path):
+    """A method without base scores needs no more; another one ends in an error."""
+    model, args = open_kind(models, "maxsim"), script_arguments(tmp_path, "maxsim", max_steps=1)
+    made = over(model, lambda *embeddings, **masks: 2 * colbert_scores(*embeddings, **masks))
+    message = "^loss: MultiVector.* compares by <lambda>, which .* use colbert_scores, mean_colbert_scores as"
+    with pytest.raises(opera.SettingError, match=message):
+        opera.PairPruning(model, dataset, "dp").watch(made)
+    train_kind(opera.PairPruning(model, dataset, "denoise", args=args), args, "maxsim", made)
+
+
 def test_rows_with_label_0_train_with_their_queries(models, labelled, tmp_path, caplog):
     model, args = open_kind(models, "binary"), script_arguments(tmp_path, "binary", max_steps=6)
     pruning = opera.PairPruning(model, labelled, "infobatch", args=args)
@@ -386,6 +439,13 @@ ERRORS: dict[str, tuple[str, str, Any, Any, str]] = {
         lambda model: sparse.SpladeLoss(model, sparse.SparseTripletLoss(model), **SPLADE),
         None,
         "temperature: 'SpladeLoss' has neither",
+    ),
+    "another similarity": (
+        "splade",
+        "ft",
+        lambda model: sparse.SpladeLoss(model, ranking(model, similarity_fct=euclidean_sim), **SPLADE),
+        None,
+        "loss: SparseMultipleNegativesRankingLoss compares by euclidean_sim, which PairPruning does not know; use dot_",
     ),
     "other directions": (
         "splade",

@@ -26,10 +26,14 @@ from opera.retrieval.device import gather_values
 from opera.retrieval.kinds import Dense, Kind, MultiVector, Reranker, Sparse
 from opera.training.loss import at_least_float32, info_nce_losses
 from opera.training.weighable_losses import (
+    MULTI_VECTOR_SIMILARITIES,
+    SPARSE_SIMILARITIES,
     RowLosses,
+    Similarity,
     chain_of,
     replaced,
     row_losses,
+    similarity_name_of,
     temperature_of,
     weigh_gradient,
     weighable,
@@ -95,6 +99,14 @@ class LossReader(ABC):
     def _temperature(self) -> float:
         return temperature_of(self.loss)
 
+    def similarity_name(self) -> str:
+        """Return the ``similarity_fn_name`` by which the base model scores pairs.
+
+        Raises:
+            SettingError: if OPERA does not know the function that the loss compares by.
+        """
+        return "cosine"
+
     @abstractmethod
     def watching(self, model: nn.Module, changes: Changes) -> AbstractContextManager[Seen]:
         """Weigh pairs, exclude known positives, and collect what the loss computes."""
@@ -132,12 +144,8 @@ class DenseReader(LossReader):
     def __init__(self, loss: nn.Module, temperature: float | None) -> None:
         super().__init__(loss, temperature)
         self.weighs = self.masks = weighable(loss) is not None
-
-    @staticmethod
-    def similarity(queries: Tensor, documents: Tensor) -> Tensor:
-        """Return the cosines, float ``[m, M]``."""
-        cosines: Tensor = cos_sim(queries, documents)
-        return cosines
+        is_cosine = self.similarity_name() == "cosine"
+        self.similarity: Similarity = cos_sim if is_cosine else dot_score
 
     @contextmanager
     def watching(self, model: nn.Module, changes: Changes) -> Iterator[Seen]:
@@ -155,7 +163,7 @@ class DenseReader(LossReader):
     def row_losses(
         self, seen: Seen, rows: int, columns: int, excluded: Tensor | None, across: bool
     ) -> RowLosses:
-        """Yield blocks of rows, compared by the kind's similarity."""
+        """Yield blocks of rows, compared by :meth:`similarity_name`."""
         if (texts := sum(map(len, seen.outputs))) != rows * columns:
             raise TrainingError(
                 f"PairPruning: {type(self.loss).__name__} embedded {counted(texts, 'text')}, but a "
@@ -169,7 +177,7 @@ class DenseReader(LossReader):
 
 
 class SparseReader(DenseReader):
-    """Reads a loss over sparse embeddings, which are compared by their product."""
+    """Reads a loss over sparse embeddings, which compares their products or cosines."""
 
     advice = (
         "SparseMultipleNegativesRankingLoss over products in one direction, inside SpladeLoss, "
@@ -184,11 +192,9 @@ class SparseReader(DenseReader):
             )
         super().__init__(loss, temperature)
 
-    @staticmethod
-    def similarity(queries: Tensor, documents: Tensor) -> Tensor:
-        """Return the products, float ``[m, M]``."""
-        products: Tensor = dot_score(queries, documents)
-        return products
+    def similarity_name(self) -> str:
+        """Return ``dot`` or ``cosine``."""
+        return similarity_name_of(self.inner, SPARSE_SIMILARITIES)
 
 
 class MaxSimReader(LossReader):
@@ -197,6 +203,10 @@ class MaxSimReader(LossReader):
     OPERA multiplies the gradients of a pair's scores by its weight, so the gradient is that of the
     mean of loss times weight. The trainer logs the mean without weights.
     """
+
+    def similarity_name(self) -> str:
+        """Return ``maxsim`` or ``meanmaxsim``."""
+        return similarity_name_of(self.inner, MULTI_VECTOR_SIMILARITIES)
 
     @contextmanager
     def watching(self, model: nn.Module, changes: Changes) -> Iterator[Seen]:

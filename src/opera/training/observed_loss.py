@@ -22,9 +22,9 @@ from opera.training.weighable_losses import chain_of
 class ObservedLoss(nn.Module):
     """Computes the user's loss, and reports the score, the loss and the p-value of each pair.
 
-    The score is the cosine of a dense model, the product of a sparse model, MaxSim of a
-    multi-vector model and the logit of a cross-encoder. The loss is InfoNCE over the documents that
-    the user's loss compares, or the binary cross-entropy of the pair.
+    The score is the cosine of a dense model, the product or cosine of a sparse model, the loss's
+    own score of a multi-vector model and the logit of a cross-encoder. The loss is InfoNCE over
+    the documents that the user's loss compares, or the binary cross-entropy of the pair.
 
     The label column holds pair ids; the user's loss gets the user's labels. After training, and in
     an evaluation, the wrapper calls only the user's loss.

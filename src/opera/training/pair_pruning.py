@@ -32,7 +32,7 @@ from opera.run_folder.reading import read_arrays
 from opera.training.callbacks import SamplerCallback, nest
 from opera.training.distinct_batches import DistinctSampler
 from opera.training.documents import DocumentPool
-from opera.training.loss_readers import RerankerReader, reader_of
+from opera.training.loss_readers import LossReader, RerankerReader, reader_of
 from opera.training.observed_loss import ObservedLoss
 from opera.training.pair_review import AFTER_REVIEW, noisy_rows, review_items
 from opera.training.pretrained_scores import pretrained_scores
@@ -67,15 +67,16 @@ class PairPruning(SamplerCallback):
     pair ids. See docs/coming-from-sentence-transformers.md.
 
     Methods observe a score of each pair, its InfoNCE loss, and the rank of its document in the
-    batch. The score is the cosine of a dense model, the product of a sparse model, MaxSim of a
-    multi-vector model, or the logit of a cross-encoder. For multi-vector models and cross-encoders,
-    ``infobatch`` weighs gradients, and the trainer logs the loss without weights.
+    batch. The score is the cosine of a dense model, the product (or cosine, as the loss compares)
+    of a sparse model, MaxSim (or its mean) of a multi-vector model, or the logit of a
+    cross-encoder. For multi-vector models and cross-encoders, ``infobatch`` weighs gradients, and
+    the trainer logs the loss without weights.
 
     Args:
         model: a SentenceTransformer, SparseEncoder, MultiVectorEncoder or CrossEncoder, before
-            training. If the method needs the base model's scores, PairPruning encodes the data set
-            now. A cross-encoder scores the pairs in :meth:`watch`: each with its document and with
-            as many random documents as the loss's ``num_negatives``.
+            training. If the method needs the base model's scores, :meth:`watch` encodes the data
+            set. A cross-encoder scores each pair with its document and with as many random
+            documents as the loss's ``num_negatives``.
         dataset: a ``datasets.Dataset``, or several by name. A list of positives becomes a row for
             each. A list of negatives becomes columns, as many as the shortest list has texts.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``,
@@ -139,10 +140,8 @@ class PairPruning(SamplerCallback):
             self.method.check(self.method_settings, pairs.n_queries, pairs.n_pairs)
             if self.kind is Reranker:
                 check_method(self.method, self.method_settings)
-                continue  # the loss decides about rows with label 0, and which scores it needs
+                continue  # the loss decides about rows with label 0
             data_set.skip_label_0()
-            if self.method.needs_scores(self.method_settings):
-                self._base[data_set.name] = encode_texts(model, data_set, self._prompts)
         by_name = {data_set.name: data_set.dataset for data_set in data_sets}
         self.dataset = by_name if isinstance(dataset, Mapping) else by_name[ONLY]
         if args is not None:
@@ -157,7 +156,8 @@ class PairPruning(SamplerCallback):
 
         Raises:
             SettingError: if ``loss`` is not a loss, if OPERA cannot read it, if its temperature is
-                unknown, or if the method weighs or ranks pairs and the loss cannot.
+                unknown, if the method weighs or ranks pairs and the loss cannot, or if scores are
+                needed and OPERA does not know the loss's ``similarity_fct``.
         """
         if isinstance(loss, Mapping):
             return {name: self._watch(named_loss, name) for name, named_loss in loss.items()}
@@ -419,19 +419,24 @@ class PairPruning(SamplerCallback):
                 f"{type(module).__name__} with these arguments cannot; use "
                 f"{reader.advice}, or another method"
             )
-        if isinstance(reader, RerankerReader):
-            self._prepare_reranker(reader, name)
+        self._prepare(reader, name)
         self._losses[name] = ObservedLoss(self.batches, self.model, reader)
         return self._losses[name]
 
-    def _prepare_reranker(self, reader: RerankerReader, name: str) -> None:
-        """Check a cross-encoder's loss, and score its data sets by the base model."""
+    def _prepare(self, reader: LossReader, name: str) -> None:
+        """Score the data sets of a loss by the base model, as the loss compares; check a
+        cross-encoder's loss."""
         if (watched := self._losses.get(name)) and watched.loss is reader.loss:
             return
         for data_set in (batches.data_set for batches in self.batches):
             if name not in (ONLY, data_set.name):
                 continue
-            prepare(self.method, data_set, reader, self._batch_size)
+            if isinstance(reader, RerankerReader):
+                prepare(self.method, data_set, reader, self._batch_size)
             if self.method.needs_scores(self.method_settings):
-                scores = base_scores(self.model, data_set, self._prompts, reader)
-                self._base[data_set.name] = scores
+                of_data_set = self.model, data_set, self._prompts
+                self._base[data_set.name] = (
+                    base_scores(*of_data_set, reader)
+                    if isinstance(reader, RerankerReader)
+                    else encode_texts(*of_data_set, reader.similarity_name())
+                )

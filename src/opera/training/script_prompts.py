@@ -19,7 +19,7 @@ from opera.core.processes import process_index
 from opera.core.progress import with_progress
 from opera.core.terminal import shown
 from opera.retrieval.encoder import Encoder, gather_parts
-from opera.retrieval.kinds import Dense, Kind, MultiVector, Sparse
+from opera.retrieval.kinds import Kind
 from opera.retrieval.models import with_separate_settings
 from opera.retrieval.prompts import Role
 from opera.retrieval.reranker import CHUNK
@@ -29,10 +29,6 @@ from opera.training.user_pairs import UserPairs
 
 Prompts = str | Mapping[str, Any] | None
 """``args.prompts``: one prompt, or prompts by column, by data set, or by data set and column."""
-
-
-SCRIPT_SIMILARITIES = {Dense: "cosine", Sparse: "dot", MultiVector: "maxsim"}
-"""The scores that methods observe in a script, by kind."""
 
 
 def with_list_prompts(prompts: Any, lists: Mapping[str, list[str]]) -> Any:
@@ -55,11 +51,13 @@ def prompt_of(prompts: Prompts, name: str, column: str) -> str:
     return prompts if isinstance(prompts, str) else ""
 
 
-def encode_texts(model: BaseModel, data_set: UserPairs, prompts: Prompts) -> dict[Role, Vectors]:
+def encode_texts(
+    model: BaseModel, data_set: UserPairs, prompts: Prompts, similarity: str
+) -> dict[Role, Vectors]:
     """Encode the distinct queries and positives of a data set with the prompts of training, or read
-    the cache."""
+    the cache. The ``similarity`` compares them."""
     was_training, encoder = model.training, Encoder(with_separate_settings(model))
-    encoder.model.similarity_fn_name = SCRIPT_SIMILARITIES[encoder.kind]
+    encoder.model.similarity_fn_name = similarity
     query, document = (prompt_of(prompts, data_set.name, name) for name in data_set.columns[:2])
     encoder.prompts = {"query": query, "document": document}
     vectors = encode_all(encoder, data_set.data, "text")

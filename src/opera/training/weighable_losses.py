@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from sentence_transformers.base.losses.gradcache import CachedLossMixin
+from sentence_transformers.multi_vector_encoder.scoring import (
+    colbert_scores,
+    mean_colbert_scores,
+)
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.sparse_encoder.losses import (
     SparseMultipleNegativesRankingLoss,
     SpladeLoss,
 )
-from sentence_transformers.util import cos_sim, dot_score
+from sentence_transformers.util import (
+    cos_sim,
+    dot_score,
+    pairwise_cos_sim,
+    pairwise_dot_score,
+    similarity_fct_name,
+)
 from torch import Tensor, nn
 
 from opera.core.errors import SettingError
@@ -28,6 +39,17 @@ Similarity = Callable[[Tensor, Tensor], Tensor]
 """Compares embeddings ``[m, d]`` and ``[M, d]``: ``[m, M]``."""
 RowLosses = Iterator[tuple[slice, Tensor, Tensor]]
 """Blocks of rows, their scores with this process's positives ``[size, m]``, and their losses."""
+SPARSE_SIMILARITIES = {
+    dot_score: "dot",
+    pairwise_dot_score: "dot",
+    cos_sim: "cosine",
+    pairwise_cos_sim: "cosine",
+}
+MULTI_VECTOR_SIMILARITIES = {colbert_scores: "maxsim", mean_colbert_scores: "meanmaxsim"}
+"""The ``similarity_fn_name`` of the base scores by the loss's ``similarity_fct``; the first is that
+of losses without one."""
+CHUNKS = "chunk_elements"
+"""The argument of a similarity that changes memory alone."""
 
 
 @contextmanager
@@ -146,3 +168,22 @@ def temperature_of(loss: nn.Module) -> float:
         f"temperature: {shown(type(loss).__name__)} has neither scale nor temperature, which the "
         "method needs; pass PairPruning(..., temperature=0.05), or use another loss"
     )
+
+
+def similarity_name_of(loss: Any, names: Mapping[Any, str]) -> str:
+    """Return the name of the function that a loss compares by.
+
+    Raises:
+        SettingError: if ``names`` lacks it.
+    """
+    compare = getattr(loss, "similarity_fct", next(iter(names)))
+    if isinstance(compare, partial) and not compare.args and {*compare.keywords} <= {CHUNKS}:
+        compare = compare.func
+    name = next((names[function] for function in names if function is compare), None)
+    if name is None:
+        options = ", ".join(function.__name__ for function in names)
+        raise SettingError(
+            f"loss: {type(loss).__name__} compares by {similarity_fct_name(compare)}, which "
+            f"PairPruning does not know; use {options} as similarity_fct"
+        )
+    return name
