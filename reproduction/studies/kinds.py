@@ -47,7 +47,7 @@ from study import (
 
 SPLADE = ROOT / "../shared/models/splade-tiny"
 MODELS: dict[str, dict[str, Any]] = {"splade": {"kind": "sparse"}, "tokens": {"kind": "multi-vector"}}
-SETS, NOISES = ("entailmentbank", "scifact", "nfcorpus", "scifact+new", "nfcorpus+new"), ("random:0.3", "clean")
+SETS, NOISES = ("toollens", "entailmentbank", "scifact", "nfcorpus", "scifact+new"), ("random:0.3", "clean")
 METHODS = ("ft", "denoise", "dp", "infobatch")
 SETTINGS: dict[str, Any] = {
     "max_steps": 100,
