@@ -16,6 +16,7 @@ from opera.core.arguments import MOST, number, text, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError, raise_first
 from opera.core.processes import everywhere, process_range
+from opera.core.terminal import counted
 from opera.data import Mixture, RetrievalData, Source, load_data
 from opera.data.loading import named_source
 from opera.data.relation import check_string
@@ -23,6 +24,12 @@ from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, cached_arrays, open_encoder, rows_digest
 from opera.retrieval.keywords import POOL, Fusion, KeywordIndex
 from opera.retrieval.kinds import Dense
+from opera.retrieval.kinds.candidates import (
+    MEASURED_QUERIES,
+    TOP,
+    NearestCandidates,
+)
+from opera.retrieval.kinds.rows import NearestRows
 from opera.retrieval.locate import (
     Model,
     data_and_model,
@@ -87,7 +94,36 @@ def index_facts(
         parts = _corpus_parts(encoder, data, corpus_text, 0)
         count = sum(kind.counts(part) for _, part in parts)
         documents += [shared for shared in everywhere(partial(np.asarray, count)) if shared.ndim]
-    return kind.facts(np.sum(queries, axis=0), np.sum(documents, axis=0))
+    facts = kind.facts(np.sum(queries, axis=0), np.sum(documents, axis=0))
+    return facts | candidate_facts(encoder, mixture, split, corpus_text)
+
+
+def candidate_facts(
+    encoder: Encoder, mixture: Mixture, split: str, corpus_text: CorpusText
+) -> dict[str, float]:
+    """Say how much of the exact best documents a search over candidates finds; empty if all
+    searches are exact.
+
+    OPERA measures some queries of dev, or of ``split`` if there is no dev, with all documents.
+    """
+    split = "dev" if "dev" in mixture.joined.splits else split
+    found, counts = list[NDArray[np.bool_]](), [0]
+    for data in mixture.with_relevant(split):
+        rows = data.judged_qrels(split).query_rows
+        rows = rows[np.linspace(0, len(rows) - 1, min(MEASURED_QUERIES, len(rows))).astype(int)]
+        queries: Any = encoder.encode_queries(data, rows)[:]
+        search = encoder.nearest(queries, data, TOP)
+        if isinstance(search, NearestCandidates):
+            exact = NearestRows(queries, data.corpus, TOP)
+            parts = _corpus_parts(encoder, data, corpus_text, len(queries))
+            rankings = _search_parts(parts, {0: exact, 1: search}, lambda tile, _: tile)
+            best, candidates = (ranking.doc_rows for ranking in rankings.values())
+            found += [np.isin(*pair) for pair in zip(best, candidates, strict=True)]
+            counts.append(search.n_candidates)
+    if not found:
+        return {}
+    name = f"% of the exact top {TOP} found on {counted(len(found), f'{split} query')}"
+    return {"candidates per query": max(counts), name: 100 * float(np.mean(found))}
 
 
 def search_mapped(

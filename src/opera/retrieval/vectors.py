@@ -62,6 +62,14 @@ class Shards:
         """Return the rows of a shard."""
         return slice(number * self.size, min((number + 1) * self.size, self.count))
 
+    def parts(self, rows: slice) -> Iterator[tuple[int, int, slice]]:
+        """Yield the shards that hold some of the rows: a shard's number, the first of these rows,
+        and the rows in the shard."""
+        for number in range(rows.start // self.size, -(-rows.stop // self.size)):
+            shard = self.rows(number)
+            first, last = max(rows.start, shard.start), min(rows.stop, shard.stop)
+            yield number, first, slice(first - shard.start, last - shard.start)
+
     def by_shard(self, rows: IntArray) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
         """Group rows by shard: its number, the indices in ``rows``, and the rows in the shard."""
         numbers, within = np.divmod(np.asarray(rows, dtype=np.int64), self.size)
@@ -101,25 +109,23 @@ class Embeddings:
         return vectors.reshape(*numbers.shape, self.shape[1])
 
     def within_shards(self, rows: slice) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Yield the part of each shard that has some of the rows, with its first row, not copied.
+        """Yield the part of each shard that has some of the rows, with its first row. A part of a
+        large shard is not copied.
 
         Callers must not change a part, nor use it after the next one.
         """
-        size = self.shards.size
-        for number in range(rows.start // size, -(-rows.stop // size)):
-            shard, part = self.shards.rows(number), self._parts[number]
-            first = max(rows.start, shard.start)
-            yield first, part[first - shard.start : rows.stop - shard.start]
-            _release(part)
+        if self.shards.size < DOCUMENTS:
+            yield rows.start, self[rows]
+            return
+        for number, first, local_rows in self.shards.parts(rows):
+            yield first, self._parts[number][local_rows]
+            _release(self._parts[number])
 
     def _range(self, start: int, stop: int) -> NDArray[np.float32]:
         vectors = np.empty((max(0, stop - start), self.shape[1]), dtype=np.float32)
-        size = self.shards.size
-        for number in range(start // size, -(-stop // size)):
-            rows = self.shards.rows(number)
-            first, last = max(start, rows.start), min(stop, rows.stop)
-            part = self._parts[number][first - rows.start : last - rows.start]
-            vectors[first - start : last - start] = part
+        for number, first, local_rows in self.shards.parts(slice(start, stop)):
+            part = self._parts[number][local_rows]
+            vectors[first - start : first - start + len(part)] = part
             _release(self._parts[number])
         return vectors
 
@@ -156,7 +162,7 @@ def tiles(
     hidden = n_queries * len(documents) < 2e9 or process_index() > 0
     for first in with_progress(starts, "searching", len(starts), "parts", hidden=hidden):
         rows = slice(first, min(first + size, share.stop))
-        if isinstance(documents, Embeddings) and documents.shards.size >= DOCUMENTS:
+        if hasattr(documents, "within_shards"):
             yield from documents.within_shards(rows)
         else:
             yield first, documents[rows]

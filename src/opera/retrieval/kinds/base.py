@@ -204,7 +204,9 @@ def encoding_kind_in(folder: Path) -> type[EncodingKind]:
 
 def _encoding(kind: type[Kind], title: str) -> type[EncodingKind]:
     if not issubclass(kind, EncodingKind):
-        raise ModelError(f"{title}: is a {kind.title}; pass it with --reranker")
+        raise ModelError(
+            f"{title}: is a {kind.title}; pass it with --reranker to a command that has this option"
+        )
     return kind
 
 

@@ -20,10 +20,13 @@ from torch.nn import functional as F
 
 from opera.core.arrays import IntArray
 from opera.core.files import read_text
+from opera.data import TextTable
 from opera.retrieval.kinds.base import KINDS
+from opera.retrieval.kinds.candidates import nearest_tokens
 from opera.retrieval.kinds.ragged import RaggedKind
 from opera.retrieval.kinds.rows import TokenRows
 from opera.retrieval.locate import has_token_projection
+from opera.retrieval.nearest import BestDocuments
 
 
 class MultiVector(RaggedKind):
@@ -115,6 +118,18 @@ class MultiVector(RaggedKind):
     def normalise(rows: TokenRows) -> tuple[TokenRows, IntArray]:
         """Return the rows: a model scales its vectors itself."""
         return rows, np.empty(0, dtype=np.int64)
+
+    @staticmethod
+    def nearest(
+        queries: TokenRows,
+        documents: TextTable,
+        depth: int,
+        device: str,
+        similarity: str,
+        doc_rows: Any,
+    ) -> BestDocuments:
+        """Return a search by MaxSim, which runs on the CPU."""
+        return nearest_tokens(queries, documents, depth, doc_rows)
 
 
 KINDS[MultiVector.name] = MultiVector

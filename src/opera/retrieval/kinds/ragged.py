@@ -10,6 +10,7 @@ from opera.core.arrays import IntArray
 from opera.data import TextTable
 from opera.retrieval.kinds.base import EncodingKind
 from opera.retrieval.kinds.rows import SUFFIX, NearestRows, Rows, StoredRows
+from opera.retrieval.nearest import BestDocuments
 from opera.retrieval.vectors import Shards
 
 
@@ -51,6 +52,6 @@ class RaggedKind(EncodingKind):
         device: str,
         similarity: str,
         doc_rows: Any,
-    ) -> NearestRows:
+    ) -> BestDocuments:
         """Return a search by products, which run on the CPU."""
         return NearestRows(queries, documents, depth, doc_rows)

@@ -6,7 +6,7 @@ The shards on disk are Arrow files, which are mapped into memory.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -78,7 +78,7 @@ class Rows(ABC):
 
     @classmethod
     @abstractmethod
-    def of_columns(cls, columns: dict[str, pa.ListArray], dimension: int) -> Self:
+    def of_columns(cls, columns: dict[str, Any], dimension: int) -> Self:
         """Read what :meth:`columns` returned, without a copy."""
 
     @classmethod
@@ -164,7 +164,7 @@ class SparseRows(Rows):
         }
 
     @classmethod
-    def of_columns(cls, columns: dict[str, pa.ListArray], dimension: int) -> SparseRows:
+    def of_columns(cls, columns: dict[str, Any], dimension: int) -> SparseRows:
         """Read the words and weights."""
         words, weights = columns["words"], columns["weights"]
         starts = words.offsets.to_numpy()
@@ -191,15 +191,26 @@ class TokenRows(Rows):
     Attributes:
         vectors: float16 ``[tokens, dimension]``, text by text. Each text has at least one.
         offsets: int64 ``[rows + 1]``, the first token of each text, then their number.
+        known_means: float32 ``[rows, dimension]``, the mean vector of each text; ``None`` to
+            compute them.
     """
 
     vectors: NDArray[np.float16]
     offsets: NDArray[np.int64]
+    known_means: NDArray[np.float32] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
         """The number of texts, and the dimension."""
         return len(self.offsets) - 1, self.vectors.shape[1]
+
+    @cached_property
+    def means(self) -> NDArray[np.float32]:
+        """The mean vector of each text: float32 ``[rows, dimension]``."""
+        if self.known_means is not None:
+            return self.known_means
+        sums = np.add.reduceat(self.vectors.astype(np.float32), self.offsets[:-1], axis=0)
+        return np.divide(sums, np.diff(self.offsets)[:, None], dtype=np.float32)
 
     @cached_property
     def _float32(self) -> NDArray[np.float32]:
@@ -214,7 +225,8 @@ class TokenRows(Rows):
         if isinstance(rows, slice) and rows.step is None:
             start, stop, _ = rows.indices(len(self))
             offsets = self.offsets[start : max(start, stop) + 1]
-            return TokenRows(self.vectors[offsets[0] : offsets[-1]], offsets - offsets[0])
+            means = None if self.known_means is None else self.known_means[rows]
+            return TokenRows(self.vectors[offsets[0] : offsets[-1]], offsets - offsets[0], means)
         numbers = np.arange(len(self))[rows]
         counts = np.diff(self.offsets)[numbers]
         tokens = concatenated_ranges(self.offsets[numbers], counts)
@@ -248,17 +260,22 @@ class TokenRows(Rows):
         return np.unique(np.searchsorted(self.offsets, tokens, side="right") - 1)
 
     def columns(self) -> dict[str, pa.Array]:
-        """Return the vectors of each text."""
-        values = pa.array(np.ascontiguousarray(self.vectors).ravel(), pa.float16())
-        vectors = pa.FixedSizeListArray.from_arrays(values, self.shape[1])
-        return {"vectors": pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), vectors)}
+        """Return the vectors of each text, and their mean."""
+        vectors, means = (
+            pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), self.shape[1])
+            for rows in (np.ascontiguousarray(self.vectors), self.means)
+        )
+        starts = pa.array(self.offsets, pa.int32())
+        return {"vectors": pa.ListArray.from_arrays(starts, vectors), "means": means}
 
     @classmethod
-    def of_columns(cls, columns: dict[str, pa.ListArray], dimension: int) -> TokenRows:
-        """Read the vectors."""
-        texts = columns["vectors"]
-        values = texts.values.values.to_numpy().reshape(-1, dimension)
-        return cls(values, texts.offsets.to_numpy().astype(np.int64))
+    def of_columns(cls, columns: dict[str, Any], dimension: int) -> TokenRows:
+        """Read the vectors, and their means unless an older version wrote the file."""
+        texts, means = columns["vectors"], columns.get("means")
+        starts = texts.offsets.to_numpy().astype(np.int64)
+        vectors = texts.values.values.to_numpy().reshape(-1, dimension)
+        known_means = None if means is None else means.values.to_numpy().reshape(-1, dimension)
+        return cls(vectors, starts, known_means)
 
     @classmethod
     def joined(cls, parts: Sequence[TokenRows]) -> TokenRows:
@@ -289,6 +306,11 @@ class StoredRows:
     def bytes_per_row(self) -> float:
         """The mean size of a row."""
         return sum(part.bytes_per_row * len(part) for part in self._parts) / max(1, len(self))
+
+    def within_shards(self, rows: slice) -> Iterator[tuple[int, Any]]:
+        """Yield the part of each shard that has some of the rows, with its first row."""
+        for number, first, local_rows in self._shards.parts(rows):
+            yield first, self._parts[number][local_rows]
 
     def __getitem__(self, rows: slice | IntArray) -> Any:
         numbers = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows
