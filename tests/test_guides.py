@@ -64,6 +64,19 @@ def test_the_blocks_of_a_guide_run(page, run_here):
     run_here(ROOT / "docs" / page)
 
 
+@pytest.mark.parametrize(("folder", "name"), [("sparse-run/model", "splade"), ("tokens/model", "tokens")])
+def test_an_index_of_another_kind_is_filled_and_searched(folder, name, kind_models, tmp_path, monkeypatch):
+    """The code of deploy.md for Qdrant, in memory and with a tiny model."""
+    qdrant = pytest.importorskip("qdrant_client")
+    memory = qdrant.QdrantClient(":memory:")
+    monkeypatch.setattr(qdrant, "QdrantClient", lambda **place: memory)
+    (block,) = [block for block in blocks_of(ROOT / "docs" / "deploy.md") if f'"{folder}"' in block.text]
+    names: dict[str, Any] = {}
+    exec(compile(block.text.replace(folder, str(kind_models / name)), block.place, "exec"), names)
+    assert set(names["best"]) <= set(names["documents"])
+    assert names["best"]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("run_here")
 def test_the_notebook_runs(capsys):

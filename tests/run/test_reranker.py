@@ -137,6 +137,24 @@ def test_a_folder_is_replaced_only_with_overwrite(reranker, beir, cross_encoder,
     assert {path.name for path in tmp_path.iterdir()} == {"run"}
 
 
+def test_doors_without_rerankers_say_so(reranker, beir, cross_encoder, tmp_path):
+    path, out, page = reranker.path, tmp_path / "out", {"out": tmp_path / "page.html"}
+    base: dict[str, Any] = {"model": cross_encoder, "out": out}
+    calls = [
+        (lambda: opera.search(beir, "t1w5", model=path), "pass it with --reranker"),
+        (lambda: opera.export(path, out=out, forms=["onnx"], measure=False), "pass it with --reranker"),
+        (lambda: opera.compare(beir, kind="reranker", **base), "kind: must be"),
+        (lambda: opera.adapt(beir, guard=True, **base, **SHORT), "--guard: does not apply to a reranker"),
+        (lambda: opera.show(path, **page), "holds a reranker, not a run"),
+        (lambda: opera.review(path, **page), "holds a reranker, not a run"),
+        (lambda: opera.report(path, **page), "holds a reranker, not a run"),
+    ]
+    for call, message in calls:
+        with pytest.raises(opera.InputError, match=message):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_nothing_is_written_when_training_ends_early(beir, cross_encoder, tmp_path, monkeypatch):
     def stop(*arguments: Any) -> None:
         raise KeyboardInterrupt

@@ -52,7 +52,7 @@ from opera.deployment.record import (
 from opera.identity import check_keeps
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder
-from opera.retrieval.kinds import encoding_kind_of
+from opera.retrieval.kinds import Dense, kind_of
 from opera.retrieval.kinds.dense import is_static
 from opera.retrieval.locate import (
     Model,
@@ -207,11 +207,12 @@ def _check_forms(
     Raises:
         ModelError: with the form and the model.
     """
-    kinds, kind = [type(module).__name__ for module in model], encoding_kind_of(model)
-    if kind.name != "dense":
+    kinds, kind = [type(module).__name__ for module in model], kind_of(model)
+    if kind is not Dense:
         raise ModelError(
             f"{name} is a {kind.title}, which OPERA does not export; serve {folder} with "
-            f"{kind.model_class.__name__}, or export it with its save_pretrained and backend='onnx'"
+            f"{kind.model_class.__name__}, whose backend='openvino' exports it in an environment "
+            "of its own with sentence-transformers[openvino]"
         )
     if is_static(model) or not hasattr(model[0], "auto_model"):
         reason = (

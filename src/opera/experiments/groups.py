@@ -20,7 +20,7 @@ from opera.core.errors import RunFolderError
 from opera.core.figures import DEFAULT_MEASURES, in_points
 from opera.data.names import DataName, TableSource, source_name, source_title
 from opera.methods import METHODS
-from opera.run_folder.folder import Run, run_in
+from opera.run_folder.folder import Run, check_no_reranker, run_in
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,7 @@ def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
                 raise
             left_out.append(str(error))
     if not finished:
+        check_no_reranker(folder)
         raise RunFolderError(f"{folder}: holds no finished run", *left_out)
     return finished, left_out
 

@@ -44,7 +44,7 @@ from pyarrow import csv
 from opera.core.arguments import RUN_FILE, user_path
 from opera.core.errors import RunFolderError
 from opera.core.files import replace_file, replace_folder, write_parquet, writing
-from opera.core.terminal import counted, log
+from opera.core.terminal import command_line, counted, log
 from opera.data.delimited_tables import with_apostrophes
 from opera.run_folder.reading import read_model, read_object, read_table
 from opera.run_folder.record import (
@@ -148,8 +148,10 @@ class Run:
         Raises:
             RunFolderError: if the folder holds no run, or its ``run.json`` cannot be read.
         """
-        run = run_in(user_path(path, "run"))
+        folder = user_path(path, "run")
+        run = run_in(folder)
         if run is None:
+            check_no_reranker(folder)
             raise RunFolderError(f"{path}: not a run folder: it has no {RUN_FILE} of OPERA")
         return run
 
@@ -367,6 +369,17 @@ def run_in(path: Path) -> Run | None:
         return None
     is_ours = {"status", "identity", "settings"} <= read_object(path / RUN_FILE).keys()
     return Run(path) if is_ours else None
+
+
+def check_no_reranker(path: Path) -> None:
+    """Reject the folder of a trained reranker.
+
+    Raises:
+        RunFolderError: with the command that measures it.
+    """
+    if (path / RERANKER_FILE).is_file():
+        measure = command_line("evaluate", "DATA", "--reranker", path)
+        raise RunFolderError(f"{path}: holds a reranker, not a run; {measure} measures it")
 
 
 def holds_run(path: Path) -> bool:
