@@ -117,13 +117,14 @@ def registries() -> Iterator[None]:
     """Forget afterwards what a test registers."""
     from opera.data import SOURCES
     from opera.methods import METHODS
+    from opera.retrieval.kinds import KINDS
     from opera.retrieval.measures import MEASURES
     from opera.training.loss import LOSSES
     from opera.training.negatives import NEGATIVES
 
     sources = list(SOURCES)
     with ExitStack() as stack:
-        for registry in (METHODS, LOSSES, MEASURES, NEGATIVES):
+        for registry in (METHODS, LOSSES, MEASURES, NEGATIVES, KINDS):
             stack.enter_context(patch.dict(registry))
         yield
     SOURCES[:] = sources

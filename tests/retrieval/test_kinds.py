@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sentence_transformers.base.model import BaseModel
 
 import opera
 from opera.data import TextTable
@@ -234,6 +235,22 @@ def test_an_unknown_kind_of_model_is_an_error(tmp_path, bert_model):
     path.write_text(json.dumps({**content, "model_type": "Oracle"}))
     with pytest.raises(opera.ModelError, match="model_type: must be a model of sentence-transformers, got 'Oracle'"):
         load_model(tmp_path / "model", "cpu")
+
+
+def test_an_extension_registers_a_kind(registries, tmp_path):
+    class Oracle(BaseModel):
+        def _load_default_modules(self, *arguments, **options):
+            raise NotImplementedError
+
+    class OracleKind(EncodingKind):
+        name, title, model_class = "oracle", "oracle", Oracle
+
+    KINDS[OracleKind.name] = OracleKind
+    (tmp_path / "config_sentence_transformers.json").write_text('{"model_type": "Oracle"}')
+    assert kind_in(tmp_path) is OracleKind
+    assert encoding_kind_of(Oracle.__new__(Oracle)) is OracleKind
+    with pytest.raises(opera.SettingError, match="kind: must be 'dense', 'sparse' or 'multi-vector', got 'oracle'"):
+        opera.search("example:faq", "a question", model=tmp_path, kind="oracle")
 
 
 def test_a_reranker_is_not_an_encoder(kind_models):
