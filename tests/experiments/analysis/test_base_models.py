@@ -24,7 +24,13 @@ def compared(folder):
                 record["model"]["source"] = record["identity"]["model_fingerprint"] = name
                 (run / "run.json").write_text(json.dumps(record))
                 if seconds is not None and method == "dp":  # any method's final model is as large
-                    sizes = {"documents": 500, "device": "cpu", "dimension": 8, "megabytes": 2.5}
+                    sizes = {
+                        "documents": 500,
+                        "device": "cpu",
+                        "dimension": 8,
+                        "bytes_per_document": 32,
+                        "megabytes": 2.5,
+                    }
                     encodings[run.name] = {"seconds": seconds, **sizes}
         (folder.home / "models.json").write_text(json.dumps({"encodings": encodings}))
         return analyse_runs(folder.home)
@@ -64,7 +70,7 @@ def test_the_table_and_the_json_have_quality_and_costs(compared):
     (models,) = comparison.base_models
     first, second = base_models_table(models).rows
     interval = models.rows[0].gain.interval_in_points
-    assert list(first.values()) == ["a", "ft", "30.0", "90.0", "+60.0", interval, "12 s", "8", "2.5"]
+    assert list(first.values()) == ["a", "ft", "30.0", "90.0", "+60.0", interval, "12 s", "8", "32", "2.5"]
     assert list(second.values())[:5] == ["b", "ft", "30.0", "20.0", "−10.0"]
     (record,) = json.loads(json.dumps(comparison.as_dict()))["base_models"]
     assert (record["recommended"], record["conclusion"]) == ("a", models.conclusion)
