@@ -51,13 +51,13 @@ def test_the_trained_model_changes(run, kind_models):
 
 
 def test_evaluate_gives_the_runs_figures(run):
-    result = opera.evaluate(run.path, measures="nDCG@10")
+    result = opera.evaluate(run.path, measures="nDCG@10", precision="fp32")
     assert result.measures["nDCG@10"] == pytest.approx(run.measures["final"]["nDCG@10"], abs=1e-6)
     assert result.index == pytest.approx(run.record.index["final"])
 
 
 def test_search_ranks_by_the_librarys_scores(run, beir):
-    found = opera.search(run.path, "t1w5 t1w6", hybrid=False, top=3)
+    found = opera.search(run.path, "t1w5 t1w6", hybrid=False, top=3, precision="fp32")
     kind = getattr(sentence_transformers, locate.model_type_in(run.model_path))
     model = kind(str(run.model_path), device="cpu")
     with torch.inference_mode():
@@ -144,7 +144,7 @@ class TestNewHead:
     def test_the_base_model_is_dense_and_the_guard_is_off(self, beir, bert_model, tmp_path):
         call = {**CALL, "kind": "multi-vector"}
         run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **call)
-        dense = opera.evaluate(beir, model=bert_model, measures="nDCG@10")
+        dense = opera.evaluate(beir, model=bert_model, measures="nDCG@10", precision="fp32")
         assert run.measures["base"]["nDCG@10"] == pytest.approx(dense.measures["nDCG@10"])
         assert run.record.guard is None
         assert run.record.model.head_of == "multi-vector"
@@ -227,7 +227,7 @@ def test_json_of_an_evaluation_has_the_index(sparse_run):
 
     from opera.cli import app
 
-    done = CliRunner().invoke(app, ["evaluate", str(sparse_run.path), "--json"])
+    done = CliRunner().invoke(app, ["evaluate", str(sparse_run.path), "--json", "--precision", "fp32"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["index"] == pytest.approx(sparse_run.record.index["final"])
 
