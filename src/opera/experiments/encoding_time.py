@@ -103,14 +103,13 @@ def measured(run: Run, data: Mixture) -> EncodingRecord:
     if passages is not None:
         texts = passages.table.texts(passages.rows_of(rows))
     encoder.encode(texts[:WARM_UP], "document")
-    rows_of_texts = encoder.encode(texts, "document")
-    counts = encoder.kind.counts(rows_of_texts)
-    of_row = encoder.kind.facts(counts, counts).get("bytes per document", 4.0 * encoder.dimension)
     times: list[float] = []
     while sum(times) < LEAST_SECONDS:
         started = time.perf_counter()
-        encoder.encode(texts, "document")
+        embeddings = encoder.encode(texts, "document")
         times.append(time.perf_counter() - started)
+    counts = encoder.kind.counts(embeddings)
+    of_row = encoder.kind.facts(counts, counts).get("bytes per document", 4.0 * encoder.dimension)
     weights = sum(file.stat().st_size for file in run.model_path.rglob("*.safetensors"))
     return EncodingRecord(
         seconds=float(np.median(times)) * SCALE / len(rows),

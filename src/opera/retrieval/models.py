@@ -227,7 +227,7 @@ def _check(model: SentenceTransformer, missing: list[str], title: str, folder: P
             f"{title}: its files lack {len(needed):,} of the weights that its configuration asks "
             f"for, such as {shown(needed[0])}; use a complete copy of the model"
         )
-    if isinstance(model, SentenceTransformer):  # other kinds have no pooling of their own choice
+    if isinstance(model, SentenceTransformer):  # only dense models choose a pooling
         check_pooling(model, title, folder)
 
 

@@ -187,7 +187,7 @@ class DocumentVectors:
             doc_rows: int ``[m]``, a document per query.
             have_length_1: whether all vectors have length 1.
         """
-        is_dense = isinstance(queries, np.ndarray)  # the scores of other rows are no cosines
+        is_dense = isinstance(queries, np.ndarray)  # other rows are compared by their products
         have_length_1 = have_length_1 or not is_dense
         if not have_length_1:
             normalise(queries)

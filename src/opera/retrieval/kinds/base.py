@@ -22,6 +22,7 @@ from opera.core.terminal import shown
 from opera.data import TextTable
 from opera.retrieval.locate import model_type_in
 from opera.retrieval.nearest import BestDocuments
+from opera.retrieval.prompts import Role
 from opera.retrieval.vectors import MOST_ROWS, SUFFIX, Shards
 
 KindName = Literal["dense", "sparse", "multi-vector", "reranker"]
@@ -102,7 +103,7 @@ class EncodingKind(Kind):
     def encode(
         model: Any,
         texts: list[str],
-        role: Literal["query", "document"],
+        role: Role,
         prompt: str,
         batch_size: int,
     ) -> Any:
@@ -165,6 +166,14 @@ class EncodingKind(Kind):
     ) -> BestDocuments:
         """Return a search; the arguments are those of
         :class:`opera.retrieval.nearest.NearestDocuments`."""
+
+
+def encode_by_library(
+    model: Any, texts: list[str], role: Role, prompt: str, batch_size: int, **options: Any
+) -> Any:
+    """Let sentence-transformers encode texts as queries or as documents."""
+    encode = model.encode_query if role == "query" else model.encode_document
+    return encode(texts, prompt=prompt, batch_size=batch_size, show_progress_bar=False, **options)
 
 
 KINDS: dict[KindName, type[Kind]] = {}

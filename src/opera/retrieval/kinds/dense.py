@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,9 @@ from sentence_transformers import (
 
 from opera.core.arrays import IntArray, normalise
 from opera.data import TextTable
-from opera.retrieval.kinds.base import KINDS, EncodingKind
+from opera.retrieval.kinds.base import KINDS, EncodingKind, encode_by_library
 from opera.retrieval.nearest import NearestDocuments
+from opera.retrieval.prompts import Role
 from opera.retrieval.vectors import Embeddings, Shards, write_shard
 
 FloatRows = NDArray[np.float32]
@@ -36,20 +37,14 @@ class Dense(EncodingKind):
     def encode(
         model: Any,
         texts: list[str],
-        role: Literal["query", "document"],
+        role: Role,
         prompt: str,
         batch_size: int,
     ) -> FloatRows:
         """Return the vectors of texts: float32 ``[texts, dimension]``."""
-        encode = model.encode_query if role == "query" else model.encode_document
-        raw = encode(
-            texts,
-            prompt=prompt,
-            batch_size=len(texts) if is_static(model) else batch_size,
-            show_progress_bar=False,
-            convert_to_numpy=True,
-            truncate_dim=None,
-        )
+        size = len(texts) if is_static(model) else batch_size
+        options = {"convert_to_numpy": True, "truncate_dim": None}
+        raw = encode_by_library(model, texts, role, prompt, size, **options)
         dimension = int(model.get_embedding_dimension())
         return np.array(raw, dtype=np.float32).reshape(len(texts), dimension)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,13 +20,12 @@ from torch.nn import functional as F
 
 from opera.core.arrays import IntArray
 from opera.core.files import read_text
-from opera.data import TextTable
-from opera.retrieval.kinds.base import KINDS
+from opera.retrieval.kinds.base import KINDS, encode_by_library
 from opera.retrieval.kinds.candidates import nearest_tokens
 from opera.retrieval.kinds.ragged import RaggedKind
 from opera.retrieval.kinds.rows import TokenRows
 from opera.retrieval.locate import has_token_projection
-from opera.retrieval.nearest import BestDocuments
+from opera.retrieval.prompts import Role
 
 
 class MultiVector(RaggedKind):
@@ -38,6 +37,7 @@ class MultiVector(RaggedKind):
     trainer_class = MultiVectorEncoderTrainer
     similarities = ("maxsim", "meanmaxsim")
     rows_class, most_rows, output = TokenRows, 1024, "token_embeddings"
+    search = staticmethod(nearest_tokens)
 
     @classmethod
     def forward(cls, model: Any, features: dict[str, Any]) -> Tensor:
@@ -71,20 +71,14 @@ class MultiVector(RaggedKind):
     def encode(
         model: Any,
         texts: list[str],
-        role: Literal["query", "document"],
+        role: Role,
         prompt: str,
         batch_size: int,
     ) -> TokenRows:
         """Return the vectors of tokens. With ``meanmaxsim``, those of a query are divided by their
         number, so that MaxSim is the mean over its tokens."""
-        encode = model.encode_query if role == "query" else model.encode_document
-        of_texts = encode(
-            texts,
-            prompt=prompt,
-            batch_size=batch_size,
-            show_progress_bar=False,
-            convert_to_numpy=True,
-        )
+        how = role, prompt, batch_size
+        of_texts = encode_by_library(model, texts, *how, convert_to_numpy=True)
         dimension = int(model.get_embedding_dimension())
         vectors = [of_text if len(of_text) else np.zeros((1, dimension)) for of_text in of_texts]
         counts = np.array([len(of_text) for of_text in vectors])
@@ -118,18 +112,6 @@ class MultiVector(RaggedKind):
     def normalise(rows: TokenRows) -> tuple[TokenRows, IntArray]:
         """Return the rows: a model scales its vectors itself."""
         return rows, np.empty(0, dtype=np.int64)
-
-    @staticmethod
-    def nearest(
-        queries: TokenRows,
-        documents: TextTable,
-        depth: int,
-        device: str,
-        similarity: str,
-        doc_rows: Any,
-    ) -> BestDocuments:
-        """Return a search by MaxSim, which runs on the CPU."""
-        return nearest_tokens(queries, documents, depth, doc_rows)
 
 
 KINDS[MultiVector.name] = MultiVector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,10 +19,12 @@ class RaggedKind(EncodingKind):
 
     Attributes:
         rows_class: the class of its embeddings.
+        search: makes a search from queries, documents, depth and ``doc_rows``.
     """
 
     suffix = SUFFIX
     rows_class: ClassVar[type[Rows]]
+    search: ClassVar[Callable[..., BestDocuments]] = NearestRows
 
     @staticmethod
     def unusable(rows: Rows) -> IntArray:
@@ -44,8 +46,9 @@ class RaggedKind(EncodingKind):
         """Map the rows in a folder's files into memory."""
         return StoredRows(folder, shards, cls.rows_class)
 
-    @staticmethod
+    @classmethod
     def nearest(
+        cls,
         queries: Any,
         documents: TextTable,
         depth: int,
@@ -54,4 +57,4 @@ class RaggedKind(EncodingKind):
         doc_rows: Any,
     ) -> BestDocuments:
         """Return a search by products, which run on the CPU."""
-        return NearestRows(queries, documents, depth, doc_rows)
+        return cls.search(queries, documents, depth, doc_rows)

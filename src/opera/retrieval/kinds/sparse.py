@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,11 @@ from sentence_transformers.sparse_encoder.modules import SpladePooling
 from torch import Tensor
 
 from opera.core.arrays import IntArray
-from opera.retrieval.kinds.base import KINDS
+from opera.retrieval.kinds.base import KINDS, encode_by_library
 from opera.retrieval.kinds.ragged import RaggedKind
 from opera.retrieval.kinds.rows import WORD_BYTES, SparseRows
 from opera.retrieval.kinds.splade import in_blocks
+from opera.retrieval.prompts import Role
 
 
 class Sparse(RaggedKind):
@@ -56,22 +57,14 @@ class Sparse(RaggedKind):
     def encode(
         model: Any,
         texts: list[str],
-        role: Literal["query", "document"],
+        role: Role,
         prompt: str,
         batch_size: int,
     ) -> SparseRows:
         """Return the weights of words in texts."""
-        encode = model.encode_query if role == "query" else model.encode_document
+        options = {"convert_to_tensor": True, "convert_to_sparse_tensor": True, "save_to_cpu": True}
         with in_blocks(model):
-            weights = encode(
-                texts,
-                prompt=prompt,
-                batch_size=batch_size,
-                show_progress_bar=False,
-                convert_to_tensor=True,
-                convert_to_sparse_tensor=True,
-                save_to_cpu=True,
-            )
+            weights = encode_by_library(model, texts, role, prompt, batch_size, **options)
         entries = weights.coalesce()
         rows, words = entries.indices().numpy()
         shape = len(texts), int(weights.shape[1])
