@@ -134,7 +134,8 @@ class TestDoors:
         index = opera.evaluate(beir, model=kind_models / "tokens", measures="nDCG@10").index
         assert not any("exact" in name for name in index)
 
-    def test_embeddings_need_no_cache(self, few, beir, kind_models):
+    def test_embeddings_need_no_cache(self, few, beir, kind_models, tmp_path, monkeypatch):
+        monkeypatch.setenv("OPERA_CACHE", str(tmp_path))  # another test may have encoded in other batches
         data, model = Mixture.of(opera.load_data(beir)), load_model(kind_models / "tokens", "cpu")
         rankings = [
             evaluate_encoder(Encoder(model, use_cache=use_cache), data, "test", ["nDCG@10"]).ranking
