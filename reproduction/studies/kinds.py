@@ -46,18 +46,18 @@ from study import (
 )
 
 SPLADE = ROOT / "../shared/models/splade-tiny"
-MODELS: dict[str, dict[str, Any]] = {"splade": {"kind": "sparse"}, "tokens": {"kind": "multi-vector"}}
-SETS, NOISES = ("toollens", "entailmentbank", "scifact", "nfcorpus", "scifact+new"), ("random:0.3", "clean")
-METHODS = ("ft", "denoise", "dp", "infobatch")
-SETTINGS: dict[str, Any] = {
-    "max_steps": 100,
-    "per_device_train_batch_size": 32,
-    "max_passage_length": 128,
-    "max_query_length": 64,
-    "refit": False,
+STEPS = {"max_steps": 100, "per_device_train_batch_size": 32}
+LENGTHS = {"max_passage_length": 128, "max_query_length": 64, "refit": False}
+MODELS: dict[str, dict[str, Any]] = {
+    "splade": {"kind": "sparse", **STEPS, **LENGTHS},
+    "tokens": {"kind": "multi-vector", **STEPS, **LENGTHS},
+    "reranker": {"kind": "reranker", "max_length": 128, "depth": 30, **STEPS},
 }
+NEW_HEADS = ("tokens", "reranker")
+SETS, NOISES = ("toollens+new", "entailmentbank+new", "nfcorpus", "scifact"), ("random:0.3", "clean")
+METHODS = ("ft", "denoise", "dp", "infobatch")
 KEY = ("model", "set", "noise", "method", "seed")
-MEASURED = ("base", "fine_tuned", "final", "bm25", "hybrid")
+MEASURED = ("base", "fine_tuned", "final", "bm25", "hybrid", "first_stage")
 COSTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "potion-base-4m (static)": (STATIC_MODEL, {}),
     "splade-tiny (sparse)": (SPLADE, {"kind": "sparse", "max_passage_length": 256}),
@@ -88,20 +88,20 @@ def train(run: Row) -> Row:
             method=run["method"],
             seed=run["seed"],
             **MODELS[run["model"]],
-            **SETTINGS,
         )
         pairs, queries, record = trained.pairs().to_pandas(), trained.per_query(), trained.record
     wrong = is_wrong(load_setting(run["set"]), pairs)
-    sampled, estimate, guard = pairs.first_rank.notna().to_numpy(), record.noisy_labels, record.guard
+    sampled, estimate = pairs.first_rank.notna().to_numpy(), record.noisy_labels
+    guard = getattr(record, "guard", None)  # the record of a reranker has neither guard nor index
     facts: Row = {
         "seconds": sum(record.seconds.values()),
         "truth": wrong.mean(),
         **{name: getattr(estimate, name, None) for name in ("noise_rate", "low", "high")},
-        "auc": auc(pairs.first_rank.to_numpy()[sampled], wrong[sampled]) if wrong.any() else None,
+        "auc": auc(pairs.first_rank.to_numpy()[sampled], wrong[sampled]) if wrong.any() and sampled.any() else None,
         "mixing_weight": None if guard is None else guard.mixing_weight,
         "curve": None if guard is None else " ".join(f"{p.mixing_weight:g}:{100 * p.mean:.1f}" for p in guard.curve),
     }
-    for model, index in (record.index or {}).items():
+    for model, index in (getattr(record, "index", None) or {}).items():
         facts |= {f"{model} {name}": value for name, value in index.items()}
     columns = {model: f"{model} {MEASURE}" for model in MEASURED if f"{model} {MEASURE}" in queries.column_names}
     return facts | {column: np.asarray(queries[column]) for column in columns.values()}
@@ -172,7 +172,7 @@ def main() -> None:
     chosen = options.sets, options.noises, options.methods, options.models
     for seed, (name, noise, method, model) in itertools.product(options.seeds, itertools.product(*chosen)):
         run = dict(zip(KEY, (model, name, noise, method, int(seed)), strict=True))
-        if not results.has(run) and (model, method) != ("tokens", "dp"):  # dp has no scores of a new projection
+        if not results.has(run) and not (model in NEW_HEADS and method == "dp"):  # it needs base scores
             results.add(run, **train(run))
             row = results.of(run)
             shown = {column: round(float(np.mean(row[column])), 4) for column in row if str(column).endswith(MEASURE)}

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sentence_transformers import CrossEncoder
 
@@ -12,12 +13,13 @@ import opera
 from backbones import write_reranker
 from opera.core.errors import RunFolderError
 from opera.identity import Origin
+from opera.labels import estimate
 from opera.run_folder.reranker_run import RerankerRun
 from opera.run_folder.summary import Change
 from small_runs import SMALL
 
 SHORT = {"kind": "reranker", "max_steps": 4, "per_device_train_batch_size": 8, "depth": 10, "precision": "fp32"}
-FILES = {"reranker.json", "per_query.parquet", "model"}
+FILES = {"reranker.json", "per_query.parquet", "pairs.parquet", "model"}
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +69,31 @@ def test_methods_sample_the_pairs(method, beir, cross_encoder, static_model, tmp
     run = opera.adapt(beir, model=cross_encoder, first_stage=static_model, method=method, out=tmp_path / "run", **SHORT)
     assert [run.record.method, run.record.first_stage] == [method, str(static_model)]
     assert run.record.settings["train_group_size"] == (2 if method == "denoise" else 5)
+
+
+def test_denoise_lists_the_pairs_that_look_wrong(beir, cross_encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "FEWEST", 50)
+    call = {**SHORT, "max_steps": 8, "per_device_train_batch_size": 16}
+    run = opera.adapt(beir, model=cross_encoder, method="denoise", out=tmp_path / "run", **call)
+    data, pairs, noisy = opera.load_data(beir), run.pairs().to_pandas(), run.record.noisy_labels
+    train = data.training_split()
+    listed = train.pairs()
+    assert pairs.query_id.tolist() == data.queries.ids(train.query_rows[listed.pair_query])
+    assert pairs.doc_id.tolist() == data.corpus.ids(listed.pair_doc)
+    assert noisy is not None
+    assert noisy.visited == pairs.first_rank.notna().sum() >= 50
+    suspicious = pairs[pairs.probability_wrong > 0.5].sort_values("probability_wrong", ascending=False)
+    assert noisy.suspicious == len(suspicious) > 0
+    written = pd.read_csv(run.path / "suspicious_pairs.csv", dtype=str)
+    ids = ["query_id", "doc_id"]
+    assert set(written[ids].itertuples(index=False)) == set(suspicious[ids].itertuples(index=False))
+    assert written["query"].tolist() == data.queries.texts(data.queries.find_rows(written.query_id.tolist()))
+
+
+def test_ft_compares_too_few_documents_for_an_estimate(reranker):
+    assert reranker.record.noisy_labels is None
+    assert not (reranker.path / "suspicious_pairs.csv").exists()
+    assert reranker.pairs().column_names == ["query_id", "doc_id", "first_rank", "first_step"]
 
 
 def test_an_encoder_gets_a_new_head(beir, bert_model, tmp_path, caplog):

@@ -28,10 +28,11 @@ from opera.core.settings import leaves
 from opera.core.terminal import json_text, printable, say, shown
 
 if TYPE_CHECKING:
-    from opera.experiments.tables import ReportTable
+    from pathlib import Path
 
-if TYPE_CHECKING:
     from opera.data.names import DataName
+    from opera.experiments.tables import ReportTable
+    from opera.run_folder.record import NoisyLabelsRecord
 
 
 def show(as_json: bool, record: Callable[[], Any], text: Callable[[Screen], None]) -> None:
@@ -433,3 +434,12 @@ class Screen:
 def flat(text: str) -> str:
     """Put corpus text on one line, without its control characters."""
     return " ".join("".join(c if c.isprintable() or c.isspace() else " " for c in text).split())
+
+
+def list_sentence(estimate: NoisyLabelsRecord, folder: Path) -> str:
+    """Say how many training pairs look wrong, and which file lists them, without the full stop."""
+    from opera.run_folder.folder import SUSPICIOUS_FILE
+    from opera.run_folder.summary import labels_sentence
+
+    pair_list = f"{folder / SUSPICIOUS_FILE} lists {estimate.suspicious:,}, the worst first"
+    return f"{labels_sentence(estimate)}; {pair_list}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from opera.cli.options import Screen
+from opera.cli.options import Screen, list_sentence
 from opera.core.figures import DEFAULT_MEASURES, PRIMARY, few_queries, in_points
 from opera.core.terminal import command_line, counted
 
@@ -52,6 +52,8 @@ def print_reranker_run(screen: Screen, run: RerankerRun) -> None:
     }
     _print_changes(screen, searches, record.changes)
     screen.lines(few_queries(record.data.counts.get("test_queries", 0)))
+    if record.noisy_labels is not None:
+        screen.lines(f"{list_sentence(record.noisy_labels, run.path)}.")
     screen.lines(
         "\nfrom sentence_transformers import CrossEncoder",
         f"model = CrossEncoder({str(run.model_path)!r})",

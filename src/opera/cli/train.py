@@ -32,6 +32,7 @@ from opera.cli.options import (
     collect_values,
     flat,
     interruptible,
+    list_sentence,
     path_option,
     show,
     source_option,
@@ -263,15 +264,13 @@ def print_labels(screen: Screen, run: Run) -> None:
 
     Recommend ``denoise`` if the labels are noisy.
     """
-    from opera.run_folder.folder import SUSPICIOUS_FILE
-    from opera.run_folder.summary import NOISY, labels_sentence
+    from opera.run_folder.summary import NOISY
 
     if (estimate := run.record.noisy_labels) is not None:
         is_noisy = estimate.low >= NOISY
         advises = is_noisy and run.settings["method"] != "denoise"
         advice = "; --method denoise trains less on such pairs" if advises else ""
-        pair_list = f"{run.path / SUSPICIOUS_FILE} lists {estimate.suspicious:,}, the worst first"
-        screen.lines(f"{labels_sentence(estimate)}; {pair_list}{advice}.")
+        screen.lines(f"{list_sentence(estimate, run.path)}{advice}.")
         if is_noisy or run.settings["decisions"] is not None:
             screen.lines(
                 "If the test split is as noisy, the reported scores are too low; this command "

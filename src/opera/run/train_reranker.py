@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import Recipe, make_recipe, with_full_names
@@ -30,9 +28,9 @@ from opera.core.arguments import (
     without_parents,
 )
 from opera.core.errors import SettingError, raise_first
-from opera.core.files import check_reads_stay, replace_folder, write_parquet
+from opera.core.files import check_reads_stay, replace_folder
 from opera.core.processes import several_processes
-from opera.core.terminal import counted, json_text, log
+from opera.core.terminal import counted, log
 from opera.data import Mixture, RetrievalData, check_stays_out, load_all
 from opera.data.loading import log_notes, named_source
 from opera.data.names import TableSource, source_title, with_paths
@@ -52,7 +50,9 @@ from opera.retrieval.locate import (
     run_on,
     with_run_splits,
 )
-from opera.run_folder.folder import MODEL_FOLDER, PER_QUERY_FILE, RERANKER_FILE
+from opera.run.noisy_pairs import noise_record
+from opera.run.write_reranker import result_tables, write_reranker
+from opera.run_folder.folder import MODEL_FOLDER
 from opera.run_folder.record import DataRecord
 from opera.run_folder.reranker_run import (
     RERANKER_NAMES,
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
     from opera.retrieval.evaluation import Evaluation, Reranked
     from opera.run.first_stage import FirstStage
+    from opera.training.reranker import RerankerFit
 
 APPLICABLE = (
     *("max_steps", "epochs", "learning_rate", "warmup_ratio", "seed", "precision"),
@@ -177,17 +178,16 @@ def train_reranker(
         for trained_model in (first_stage_model(training.first_stage), training.model):
             warn_of_trained_queries(joined, trained_model, first)
         before = None if new_head else _measure(training, training.model, first)
-        steps = _fit(training, base, stage, joined)
+        fit = _fit(training, base, stage, joined)
         model_folder = Path(temporary) / MODEL_FOLDER
         replace_folder(model_folder, partial(_save, base))
         after = _measure(training, str(model_folder), first)
-        record = _record(training, first, before, after, steps)
+        record = _record(training, first, before, after, fit)
+        tables = result_tables(joined, first, before, after, fit)
         _origin(training).write(model_folder)
         check_reranker_folder(training.folder, training.overwrite)  # others may have used it
         training.folder.parent.mkdir(parents=True, exist_ok=True)
-        replace_folder(
-            training.folder, partial(_write, model_folder, record, _per_query(first, before, after))
-        )
+        replace_folder(training.folder, partial(write_reranker, model_folder, record, tables))
     return RerankerRun.open(training.folder)
 
 
@@ -308,8 +308,8 @@ def _measure(training: RerankerTraining, model: str, first: Evaluation) -> Reran
 
 def _fit(
     training: RerankerTraining, model: CrossEncoder, stage: FirstStage, data: RetrievalData
-) -> int:
-    """Mine negatives, and train; return the number of steps."""
+) -> RerankerFit:
+    """Mine negatives, and train."""
     from opera.retrieval.models import SMALL_TRANSFORMER, parameter_count
     from opera.training.documents import DocumentPool, KnownPositives
     from opera.training.negatives import given_negatives
@@ -350,9 +350,10 @@ def _record(
     first: Evaluation,
     before: Reranked | None,
     after: Reranked,
-    steps: int,
+    fit: RerankerFit,
 ) -> RerankerRecord:
     data, flat = training.data.joined, training.recipe.flat()
+    noisy = fit.noisy_labels
     results = {"first_stage": first, "base": before, "final": after}
     settings = {name: flat[name] for name in flat if name in APPLICABLE}
     of_method = training.recipe.method_settings.model_dump()
@@ -369,7 +370,7 @@ def _record(
         depth=training.depth,
         method=training.recipe.method,
         settings={**settings, **of_method, "max_length": training.max_length},
-        steps=steps,
+        steps=fit.steps,
         seed=training.recipe.train.seed,
         seconds=training.seconds,
         seconds_per_query=after.seconds_per_query,
@@ -381,21 +382,9 @@ def _record(
             name: Change.of(after.per_query[name] - values)
             for name, values in before.per_query.items()
         },
+        noisy_labels=None if noisy is None else noise_record(noisy, fit.visits, fit.kept),
         versions={name: version(name) for name in VERSIONS},
     )
-
-
-def _per_query(first: Evaluation, before: Reranked | None, after: Reranked) -> pa.Table:
-    """Return a row per test query: each measure of each search, and the best documents."""
-    from opera.core.figures import column
-
-    columns: dict[str, Any] = {"query_id": first.query_ids}
-    for name, result in {"first_stage": first, "base": before, "final": after}.items():
-        if result is not None:
-            values = result.per_query.items()
-            columns |= {column(name, measure): of_queries for measure, of_queries in values}
-            columns[column(name, "documents")] = result.top_documents
-    return pa.table(columns)
 
 
 def _origin(training: RerankerTraining) -> Origin:
@@ -424,11 +413,3 @@ def _origin(training: RerankerTraining) -> Origin:
 def _save(model: CrossEncoder, folder: Path) -> None:
     """Save a model without an automatic card."""
     model.save_pretrained(str(folder), create_model_card=False)
-
-
-def _write(model: Path, record: RerankerRecord, per_query: pa.Table, folder: Path) -> None:
-    """Write everything into a folder, which gets its name when it is complete."""
-    shutil.copytree(model, folder / MODEL_FOLDER)
-    write_parquet(folder / PER_QUERY_FILE, per_query)
-    text = json_text(record.model_dump(mode="json")) + "\n"
-    (folder / RERANKER_FILE).write_text(text, encoding="utf-8")

@@ -17,12 +17,10 @@ from opera.core.figures import PRIMARY, SEARCHES, column
 from opera.core.rng import generator
 from opera.core.terminal import log
 from opera.data import RetrievalData
-from opera.data.id_lists import cut
 from opera.data.pairs import pair_keys
 from opera.guard.rule import guarded_measure
 from opera.identity import Origin
 from opera.labels.review import (
-    LONG,
     SHORT,
     Labelled,
     describe_document,
@@ -33,6 +31,7 @@ from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, relevant_columns
 from opera.retrieval.search import search_corpus
 from opera.run.model_card import write_model_card
+from opera.run.noisy_pairs import noise_record, suspicious_table, visit_columns
 from opera.run.session import Session
 from opera.run.user_columns import with_user_columns
 from opera.run_folder.cutoffs import fit_cutoffs
@@ -45,7 +44,7 @@ from opera.run_folder.folder import (
     SUSPICIOUS_FILE,
     Run,
 )
-from opera.run_folder.record import GuardRecord, NoisyLabelsRecord, SetRecord, SizeRecord
+from opera.run_folder.record import GuardRecord, SetRecord, SizeRecord
 from opera.run_folder.summary import RunSummary, dev_sentence, headlines
 from opera.training.build import TrainingSet
 from opera.training.documents import KnownPositives
@@ -98,7 +97,9 @@ def write_results(
     fields = {
         "status": "finished",
         "training": fit.record,
-        "noisy_labels": _noisy_labels(fit),
+        "noisy_labels": None
+        if fit.noisy_labels is None
+        else noise_record(fit.noisy_labels, fit.visits, fit.sampler.kept),
         "guard": guard,
         "matryoshka": sizes or None,
         "index": {"base": base.index, "final": final.index} if final.index else None,
@@ -123,9 +124,6 @@ def pair_columns(fit: Fit) -> dict[str, Any]:
     data, train = fit.training_set.data, fit.training_set.train
     pairs, scores = fit.training_set.pairs, fit.training_set.scores
     cbs = [scores_of_set.cbs for scores_of_set in scores if scores_of_set.cbs is not None]
-    visits = {"first_rank": fit.visits.p, "first_step": fit.visits.step + 1}
-    if fit.noisy_labels is not None:
-        visits["probability_wrong"] = fit.noisy_labels.probability_wrong
     optional = {
         "weight": train.weights,
         "similarity": fit.training_set.similarity,
@@ -137,7 +135,7 @@ def pair_columns(fit: Fit) -> dict[str, Any]:
         "grade": train.grades,
         "times_drawn": fit.sampler.times_drawn(),
         "kept": fit.sampler.kept,
-        **{name: pa.array(values, mask=~fit.visits.visited) for name, values in visits.items()},
+        **visit_columns(fit.noisy_labels, fit.visits),
         **{name: values for name, values in optional.items() if values is not None},
     }
 
@@ -163,37 +161,11 @@ def _query_columns(results: Mapping[str, Evaluation]) -> dict[str, Any]:
 
 def _suspicious_pairs(fit: Fit) -> pa.Table | None:
     """List the training pairs that look wrong, the worst first, if they are known."""
-    estimate, visits = fit.noisy_labels, fit.visits
+    estimate, train, pairs = fit.noisy_labels, fit.training_set.train, fit.training_set.pairs
     if estimate is None:
         return None
-    listed, pairs, data = estimate.suspicious, fit.training_set.pairs, fit.training_set.data
-    queries = fit.training_set.train.query_rows[pairs.pair_query[listed]]
-    documents = pairs.pair_doc[listed]
-    columns = {
-        "probability_wrong": np.round(estimate.probability_wrong[listed].astype(float), 3),
-        "first_rank": np.round(visits.p[listed].astype(float), 3),
-        "query_id": data.queries.ids(queries),
-        "doc_id": data.corpus.ids(documents),
-        "query": data.queries.texts(queries),
-        "document": [cut(text, LONG) for text in data.corpus.texts(documents)],
-    }
-    return pa.table(columns)
-
-
-def _noisy_labels(fit: Fit) -> NoisyLabelsRecord | None:
-    """Return the counts of pairs that look wrong, if they are known."""
-    estimate, visits, kept = fit.noisy_labels, fit.visits, fit.sampler.kept
-    if estimate is None:
-        return None
-    return NoisyLabelsRecord(
-        noise_rate=estimate.noise_rate,
-        low=estimate.low,
-        high=estimate.high,
-        visited=int(visits.visited.sum()),
-        pruned=int((~kept).sum()),
-        unvisited=int((kept & ~visits.visited).sum()),
-        suspicious=len(estimate.suspicious),
-    )
+    query_rows = train.query_rows[pairs.pair_query]
+    return suspicious_table(estimate, fit.visits, fit.training_set.data, query_rows, pairs.pair_doc)
 
 
 def _by_set(

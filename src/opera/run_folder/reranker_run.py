@@ -1,9 +1,11 @@
 """The folder of a trained reranker: the only module that knows its file names.
 
     FOLDER/
-      reranker.json       data, models, settings, steps, seconds, and the results on the test split
-      per_query.parquet   a row per test query: each measure of each search
-      model/              loads with CrossEncoder(path)
+      reranker.json         data, models, settings, steps, seconds, and the results on test
+      per_query.parquet     a row per test query: each measure of each search
+      pairs.parquet         a row per training pair: its ids, and what its first visit says
+      suspicious_pairs.csv  pairs that look wrong, the worst first, if that is known
+      model/                loads with CrossEncoder(path)
 
 The folder is written at once, when the training and the measuring are done.
 """
@@ -23,10 +25,17 @@ from opera.core.errors import RunFolderError
 from opera.core.figures import PRIMARY, in_points
 from opera.core.files import check_folder, foreign_files
 from opera.core.terminal import shown_path
-from opera.run_folder.folder import MODEL_FILES, MODEL_FOLDER, PER_QUERY_FILE, RERANKER_FILE
+from opera.run_folder.folder import (
+    MODEL_FILES,
+    MODEL_FOLDER,
+    PAIRS_FILE,
+    PER_QUERY_FILE,
+    RERANKER_FILE,
+    SUSPICIOUS_FILE,
+)
 from opera.run_folder.housekeeping import can_be_exchanged
 from opera.run_folder.reading import RecordPart, read_model, read_table
-from opera.run_folder.record import DataRecord
+from opera.run_folder.record import DataRecord, NoisyLabelsRecord
 from opera.run_folder.summary import Change
 
 
@@ -49,6 +58,8 @@ class RerankerRecord(RecordPart):
         measures: means on the test split of ``first_stage``, maybe ``base``, and ``final``.
         changes: from the first stage to the final model, by measure.
         changes_from_base: from the base model to the final model; empty if its head was new.
+        noisy_labels: how many training pairs look wrong; ``None`` if too few were ranked among
+            enough documents, as with most methods but ``denoise``.
         versions: of the packages.
     """
 
@@ -66,6 +77,7 @@ class RerankerRecord(RecordPart):
     measures: dict[str, dict[str, float]]
     changes: dict[str, Change]
     changes_from_base: dict[str, Change]
+    noisy_labels: NoisyLabelsRecord | None = None
     versions: dict[str, str]
 
 
@@ -110,6 +122,11 @@ class RerankerRun:
         """Return a row per test query: ``query_id``, and each measure of each search."""
         return read_table(self.path / PER_QUERY_FILE)
 
+    def pairs(self) -> pa.Table:
+        """Return a row per training pair: ``query_id``, ``doc_id``, and what its first visit says
+        of its label."""
+        return read_table(self.path / PAIRS_FILE)
+
     @property
     def verdict(self) -> str:
         """Whether the reranker is ``better`` or ``worse`` than its first stage, or ``no gain``."""
@@ -131,7 +148,7 @@ class RerankerRun:
 
 
 SEARCHES = "first_stage", "final"
-RERANKER_NAMES = (RERANKER_FILE, PER_QUERY_FILE, MODEL_FOLDER)
+RERANKER_NAMES = (RERANKER_FILE, PER_QUERY_FILE, PAIRS_FILE, SUSPICIOUS_FILE, MODEL_FOLDER)
 """The names in the folder, which ``--overwrite`` replaces."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,12 +18,14 @@ from sentence_transformers.cross_encoder.losses import MultipleNegativesRankingL
 from transformers import PrinterCallback, ProgressCallback
 
 from opera.config.recipe import Recipe
+from opera.core.arrays import BoolArray
 from opera.core.errors import ModelError
 from opera.core.figures import PRIMARY
 from opera.core.terminal import shown
 from opera.data import RetrievalData
 from opera.data.qrels import DocumentLists
 from opera.data.texts import CorpusText
+from opera.labels.estimate import FirstVisits, NoisyLabels
 from opera.methods.denoise import Denoise
 from opera.retrieval.device import pick_device, resolve_precision
 from opera.retrieval.kinds import KINDS
@@ -92,16 +95,30 @@ class _Trainer(CrossEncoderTrainer):  # type: ignore[misc]
         """Skip the callback."""
 
 
-def train_cross_encoder(model: CrossEncoder, rows: Dataset, recipe: Recipe) -> int:
+@dataclass(frozen=True)
+class RerankerFit:
+    """A finished training of a cross-encoder.
+
+    Attributes:
+        steps: the number of optimizer steps.
+        noisy_labels: the estimate of wrong labels, by row; ``None`` if too few rows were ranked.
+        visits: the first visits, by row.
+        kept: bool ``[N]``, the rows that are not pruned.
+    """
+
+    steps: int
+    noisy_labels: NoisyLabels | None
+    visits: FirstVisits
+    kept: BoolArray
+
+
+def train_cross_encoder(model: CrossEncoder, rows: Dataset, recipe: Recipe) -> RerankerFit:
     """Train in place with InfoNCE over each positive, its negatives, and documents of other rows.
 
     Args:
         model: the cross-encoder.
         rows: as :func:`training_rows`.
         recipe: the settings; automatic ones must be resolved.
-
-    Returns:
-        The number of steps.
 
     Raises:
         TrainingError: if a weight is not finite.
@@ -123,7 +140,14 @@ def train_cross_encoder(model: CrossEncoder, rows: Dataset, recipe: Recipe) -> i
             trainer.remove_callback(unwanted)
         trainer.train()
     check_weights(model, trainer.state.global_step)
-    return int(trainer.state.global_step)
+    sampler, pairs = pruning.samplers[0], np.argsort(pruning.batches[0].data_set.row_of_pair)
+    visits = sampler.all_visits()
+    return RerankerFit(
+        int(trainer.state.global_step),
+        pruning.noisy_labels(),
+        replace(visits, p=visits.p[pairs], step=visits.step[pairs], copies=None),
+        sampler.kept[pairs],
+    )
 
 
 def _in_batch(recipe: Recipe, batch_size: int, rows: Dataset) -> int:
