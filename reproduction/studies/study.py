@@ -87,7 +87,7 @@ class Results:
             self.rows = {self._key(row): row for row in rows}
         if self._queries.is_file():
             for row in pq.read_table(self._queries).to_pylist():
-                values = {name: np.array(of, np.float32) for name, of in row.items() if name not in self.key}
+                values = {name: np.array(of, np.float32) for name, of in row.items() if of and name not in self.key}
                 self.rows[tuple(parsed(str(row[name])) for name in self.key)] |= values
 
     @property
