@@ -24,13 +24,14 @@ import torch
 from sentence_transformers.util import maxsim
 
 import opera
+from opera.data import TextTable
 from opera.deployment.onnx import instruction_set
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.kinds import candidates
 from opera.retrieval.kinds.rows import NearestRows, TokenRows
 from opera.retrieval.nearest import exact_search
 
-QUERIES, DEPTH, ROUNDS = 100, 10, 3
+QUERIES, DOCUMENTS, DEPTH, ROUNDS = 20, 2_000, 10, 3
 BLOCK = 256
 """Documents that sentence-transformers compares at once."""
 WITH_PYLATE = Path(__file__).with_name("with_pylate.py")
@@ -77,32 +78,34 @@ def main() -> None:
     options = parser.parse_args()
     data, encoder = opera.load_data(options.data), open_encoder(Path(options.model))
     query_rows = data.judged_qrels("test").query_rows[:QUERIES]
-    queries, documents = encoder.encode_queries(data, query_rows)[:], encoder.encode_corpus(data).rows[:]
+    queries, documents = encoder.encode_queries(data, query_rows)[:], encoder.encode_corpus(data).rows[:DOCUMENTS]
+    ids = TextTable.from_texts({f"{number:06d}": "" for number in range(len(documents))})
     query_list, document_list = lists(queries), lists(documents)
     searches = {
         "sentence-transformers": lambda: by_library(query_list, document_list),
-        "OPERA": lambda: exact_search(NearestRows(queries, data.corpus, DEPTH, None), documents).doc_rows,
+        "OPERA": lambda: exact_search(NearestRows(queries, ids, DEPTH, None), documents).doc_rows,
         "OPERA, candidates": lambda: (
-            exact_search(candidates.NearestCandidates(queries, data.corpus, DEPTH), documents).doc_rows
+            exact_search(candidates.NearestCandidates(queries, ids, DEPTH), documents).doc_rows
         ),
     }
     print(
         f"{instruction_set()}: {len(queries)} queries, {len(documents):,} documents, {len(documents.vectors):,} vectors"
     )
-    results = {name: timed(search) for name, search in searches.items()}
-    exact = results["OPERA"][1]
-    sizes = dict.fromkeys(results, documents.vectors.nbytes)
-    sizes["sentence-transformers"] *= 2  # float32
-    if options.pylate:
-        of_pylate = by_pylate(options.pylate, queries, documents)
-        name = f"PyLate {of_pylate['version']}, PLAID"
-        results[name] = of_pylate["seconds"], np.array(of_pylate["best"])
-        sizes[name] = of_pylate["bytes"]
-        print(f"PyLate needs {of_pylate['build']:.1f} s to build its index")
-    for name, (seconds, best) in results.items():
+    exact = searches["OPERA"]()
+
+    def show(name: str, seconds: float, best: np.ndarray, size: int) -> None:
         found = np.mean([np.isin(*pair) for pair in zip(exact, best, strict=True)])
         line = f"{name:24} {1000 * seconds / len(queries):8.1f} ms per query  {found:6.1%} found"
-        print(f"{line}  {sizes[name] / len(documents):7,.0f} bytes per document")
+        print(f"{line}  {size / len(documents):7,.0f} bytes per document", flush=True)
+
+    for name, search in searches.items():
+        is_float32 = name == "sentence-transformers"
+        show(name, *timed(search), documents.vectors.nbytes * (2 if is_float32 else 1))
+    if options.pylate:
+        result = by_pylate(options.pylate, queries, documents)
+        name = f"PyLate {result['version']}, PLAID"
+        show(name, result["seconds"], np.array(result["best"]), result["bytes"])
+        print(f"PyLate needs {result['build']:.1f} s of the processor to build its index")
 
 
 if __name__ == "__main__":

@@ -41,30 +41,29 @@ class MaxLogits(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, ends: Sequence[int]) -> Tensor:
         """Compute a text and a block of words at a time."""
-        shape, device = (len(ends), len(weight)), hidden.device
         # float32 also if autocast computes products in half precision, for the logarithm
-        best = torch.full(shape, -torch.inf, dtype=torch.float32, device=device)
-        token = torch.zeros(shape, dtype=torch.long, device=device)
+        shape = len(ends), len(weight)
+        best = torch.full(shape, -torch.inf, dtype=torch.float32, device=hidden.device)
         size = WORDS if hidden.is_cpu else len(weight)
         for text, (start, end) in enumerate(pairwise([0, *ends])):
             for words in slices(len(weight), size) if end > start else ():
                 logits = hidden[start:end] @ weight[words].T.to(hidden.dtype)
-                if any(ctx.needs_input_grad):
-                    best[text, words], positions = logits.max(0)
-                    token[text, words] = start + positions
-                else:
-                    best[text, words] = logits.amax(0).float()
-        ctx.save_for_backward(hidden, weight, token)
+                best[text, words] = logits.amax(0).float()
+        ctx.save_for_backward(hidden, weight)
+        ctx.ends = ends
         return best
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Give the gradient of each maximum to its token."""
-        hidden, weight, token = ctx.saved_tensors
+        """Give the gradient of each maximum to its token, which only words with a gradient need."""
+        hidden, weight = ctx.saved_tensors
         of_hidden, of_weight = torch.zeros_like(hidden), torch.zeros_like(weight)
-        for text, of_text in enumerate(grad):
+        for (start, end), of_text in zip(pairwise([0, *ctx.ends]), grad, strict=True):
             words = of_text.nonzero().squeeze(1)
-            tokens, factors = token[text, words], of_text[words, None]
+            if end == start or not len(words):
+                continue
+            logits = hidden[start:end] @ weight[words].T.to(hidden.dtype)
+            tokens, factors = start + logits.argmax(0), of_text[words, None]
             of_hidden.index_add_(0, tokens, (factors * weight[words]).to(hidden.dtype))
             of_weight.index_add_(0, words, (factors * hidden[tokens]).to(weight.dtype))
         return of_hidden, of_weight, None
