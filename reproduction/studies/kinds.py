@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python reproduction/studies/kinds.py            # trains what is missing; hours
     OMP_NUM_THREADS=1 python reproduction/studies/kinds.py --costs    # measures models before training; an hour
-    python reproduction/studies/kinds.py --tables                     # prints the methods, fills docs/kinds.md
+    python reproduction/studies/kinds.py --tables                     # fills docs/kinds.md
 
 ``splade`` is splade-tiny, 4.4 million parameters. ``tokens`` is its body with a new projection to 128 dimensions, as a
 multi-vector model. Both train 100 steps of 32 queries, and read 128 tokens of a document. With ``random:0.3``, 30% of
@@ -25,20 +25,19 @@ import numpy as np
 
 import opera
 from false_labels import auc, is_wrong
-from opera.core.figures import signed
 from opera.data import RetrievalData
 from opera.deployment.onnx import instruction_set
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.kinds import KindName
 from opera.retrieval.kinds.dense import is_static
 from opera.retrieval.models import load_model
+from opera.run_folder.summary import Change
 from opera_paper.noise import add_wrong_pairs
 from study import (
     DATA,
     ROOT,
     STATIC_MODEL,
     STORED,
-    OverSettings,
     Results,
     Row,
     fill,
@@ -80,6 +79,7 @@ SAMPLE, LENGTH = 256, 256
 """Documents whose encoding is timed, and the most tokens of each."""
 PAGE = ROOT / "docs" / "kinds.md"
 MEASURE = "nDCG@10"
+HYBRID = f"hybrid {MEASURE}"
 
 
 def data_of(name: str, noise: str, seed: int) -> RetrievalData:
@@ -169,11 +169,17 @@ def trained_table(results: Results) -> str:
     return table_lines(["model", *SETS], rows)
 
 
+def _means(row: Row) -> tuple[float, float]:
+    """The measure before and after training; before a reranker, that of its first stage."""
+    before = row.get(f"base {MEASURE}", row.get(f"first_stage {MEASURE}"))
+    return float(before.mean()), float(row[f"final {MEASURE}"].mean())
+
+
 def _before_and_after(row: Row) -> str:
     """The measure before and after training, and with keyword search."""
-    mean = {name: f"{100 * row[column].mean():.1f}" for name in MEASURED if (column := f"{name} {MEASURE}") in row}
-    together = f" ({mean['hybrid']})" if "hybrid" in mean else ""
-    return f"{mean.get('base', mean.get('first_stage'))} → {mean['final']}{together}"
+    before, after = (f"{100 * mean:.1f}" for mean in _means(row))
+    together = f" ({100 * row[HYBRID].mean():.1f})" if HYBRID in row else ""
+    return f"{before} → {after}{together}"
 
 
 def main() -> None:
@@ -187,8 +193,8 @@ def main() -> None:
     options, results = parser.parse_args(), Results(STORED / "kinds.csv", KEY)
     costs = Results(STORED / "kind_costs.csv", ("model",))
     if options.tables:
-        print(methods_table(results))
-        fill(PAGE, {"costs": costs_table(costs), "trained": trained_table(results)})
+        tables = {"costs": costs_table(costs), "trained": trained_table(results), "methods": methods_table(results)}
+        fill(PAGE, tables)
         return
     need("../shared/data", "../shared/models")
     logging.disable(logging.INFO)
@@ -209,32 +215,27 @@ def main() -> None:
 
 
 def methods_table(results: Results) -> str:
-    """A row per model, noise and method: means over the sets, and the gain over ft with an interval over the sets."""
+    """A row per model, setting, noise and method: means over the seeds, and the paired gain over ft on test."""
     rows = []
-    for model, noise, method in itertools.product(MODELS, NOISES, METHODS):
-        runs = results.select(model=model, noise=noise, method=method)
-        pairs = [(run, results.of({**run, "method": "ft"})) for run in runs if results.has({**run, "method": "ft"})]
-        if not pairs:
+    for model, name, noise, method in itertools.product(MODELS, SETS, NOISES, METHODS):
+        runs = results.select(model=model, set=name, noise=noise, method=method)
+        if not runs:
             continue
-        column = "final nDCG@10"
-        means = [100 * float(np.mean([run[name].mean() for run, _ in pairs])) for name in ("base nDCG@10", column)]
-        gains = OverSettings.of([100 * float((run[column] - ft[column]).mean()) for run, ft in pairs])
-        gain = "" if method == "ft" else f"{signed(gains.difference)} ({signed(gains.low)} to {signed(gains.high)})"
-        estimates = [run["noise_rate"] - run["truth"] for run, _ in pairs if run["noise_rate"] is not None]
-        areas = [run["auc"] for run, _ in pairs if run["auc"] is not None]
-        rows.append(
-            [
-                model,
-                "30% wrong" if noise != "clean" else "none",
-                method,
-                str(len(pairs)),
-                *(f"{mean:.1f}" for mean in means),
-                gain,
-                f"{100 * np.mean(np.abs(estimates)):.0f} points" if estimates and noise != "clean" else "",
-                f"{np.mean(areas):.2f}" if areas else "",
-            ]
-        )
-    heads = ["model", "wrong labels", "method", "runs", "before", "after", "against ft", "error of the rate", "AUC"]
+        before, after = (f"{100 * np.mean(values):.1f}" for values in zip(*map(_means, runs), strict=True))
+        ft = {"model": model, "set": name, "noise": noise, "method": "ft"}
+        pairs = [
+            (run, results.of({**ft, "seed": run["seed"]})) for run in runs if results.has({**ft, "seed": run["seed"]})
+        ]
+        gain = ""
+        if method != "ft" and pairs:
+            column = f"final {MEASURE}"
+            gain = Change.of(np.mean([run[column] - plain[column] for run, plain in pairs], axis=0)).in_points()
+        rates = [100 * run["noise_rate"] for run in runs if run["noise_rate"] is not None]
+        areas = [run["auc"] for run in runs if run["auc"] is not None]
+        labels = "30% wrong" if noise != "clean" else "as they are"
+        estimates = f"{np.mean(rates):.0f}%" if rates else "", f"{np.mean(areas):.2f}" if areas else ""
+        rows.append([f"{model}, {name}", labels, method, str(len(runs)), before, after, gain, *estimates])
+    heads = ["model and setting", "labels", "method", "seeds", "before", "after", "against ft", "estimated rate", "AUC"]
     return table_lines(heads, rows)
 
 

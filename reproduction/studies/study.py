@@ -126,7 +126,10 @@ class Results:
             if (values := {name: value for name, value in row.items() if not _is_fact(value)})
         ]
         if arrays:
-            pq.write_table(pa.Table.from_pylist(arrays), self._queries)
+            names = dict.fromkeys(name for row in arrays for name in row)  # Arrow takes those of the first row
+            pq.write_table(
+                pa.Table.from_pylist([{name: row.get(name) for name in names} for row in arrays]), self._queries
+            )
         new.replace(self.path)
 
 
