@@ -171,8 +171,8 @@ def trained_table(results: Results) -> str:
 
 def _means(row: Row) -> tuple[float, float]:
     """The measure before and after training; before a reranker, that of its first stage."""
-    before = row.get(f"base {MEASURE}", row.get(f"first_stage {MEASURE}"))
-    return float(before.mean()), float(row[f"final {MEASURE}"].mean())
+    first = "base" if f"base {MEASURE}" in row else "first_stage"
+    return float(row[f"{first} {MEASURE}"].mean()), float(row[f"final {MEASURE}"].mean())
 
 
 def _before_and_after(row: Row) -> str:
