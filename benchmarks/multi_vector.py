@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python benchmarks/multi_vector.py MODEL ../shared/data/scifact [--pylate PYTHON]
 
 MODEL is a multi-vector model, such as a run with ``--kind multi-vector``. All search the same vectors, which OPERA
-encodes. ``candidates`` is OPERA's search of a corpus above 20,000 documents. PyLate pins other versions, so it has a
-Python of its own: an environment with ``pip install pylate``. The seconds are those of the processor, over all threads,
-so other programs disturb them little. ``found`` is the share of the exact 10 best documents.
+encodes. ``candidates`` is OPERA's search of a corpus above 20,000 documents. PyLate needs other versions, so PYTHON
+is the Python of another environment, with ``pip install pylate``. The benchmark adds the processor time of all threads,
+which other programs disturb little. ``found`` is the share of the exact 10 best documents.
 """
 
 from __future__ import annotations

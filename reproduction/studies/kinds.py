@@ -1,13 +1,13 @@
 """Do the methods help sparse and multi-vector models as they help dense ones?
 
     OMP_NUM_THREADS=1 python reproduction/studies/kinds.py            # trains what is missing; hours
-    OMP_NUM_THREADS=1 python reproduction/studies/kinds.py --costs    # measures models before training; an hour
+    OMP_NUM_THREADS=1 python reproduction/studies/kinds.py --costs    # measures what an index costs; minutes
     python reproduction/studies/kinds.py --tables                     # fills docs/kinds.md
 
 ``splade`` is splade-tiny, 4.4 million parameters. ``tokens`` is its body with a new projection to 128 dimensions, as a
-multi-vector model. Both train 100 steps of 32 queries, and read 128 tokens of a document. With ``random:0.3``, 30% of
-the pairs in train and dev are wrong, at random. The guard is on where it can be: a new projection has none, and dp
-cannot begin with its scores. Reads
+multi-vector model. ``reranker`` is its body with a new head, which sorts the 30 best documents of BM25. All train 100
+steps of 32 queries, and read 128 tokens of a document. With ``random:0.3``, 30% of the pairs in train and dev are
+wrong, at random. The guard is on where it can be: new weights have none, and dp cannot begin with their scores. Reads
 ``../shared``. Finished trainings are stored, so the study can be stopped at any time.
 """
 

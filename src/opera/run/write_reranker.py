@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyarrow import csv
 
 from opera.core.files import write_parquet
 from opera.core.terminal import json_text
 from opera.data import RetrievalData
-from opera.data.delimited_tables import with_apostrophes
 from opera.run.noisy_pairs import suspicious_table, visit_columns
 from opera.run_folder.folder import (
     MODEL_FOLDER,
@@ -21,6 +19,7 @@ from opera.run_folder.folder import (
     PER_QUERY_FILE,
     RERANKER_FILE,
     SUSPICIOUS_FILE,
+    RunWriter,
 )
 from opera.run_folder.reranker_run import RerankerRecord
 
@@ -83,9 +82,10 @@ def write_reranker(
 ) -> None:
     """Write everything into a folder, which gets its name when it is complete."""
     shutil.copytree(model, folder / MODEL_FOLDER)
+    writer = RunWriter(folder, writes=True)
     for name, table in tables.items():
-        if name.endswith(".csv"):
-            csv.write_csv(with_apostrophes(table), folder / name)
+        if name == SUSPICIOUS_FILE:
+            writer.write_csv(name, table)
         else:
             write_parquet(folder / name, table)
     text = json_text(record.model_dump(mode="json")) + "\n"
