@@ -44,12 +44,12 @@ def opera_search(queries: np.ndarray, vectors: Embeddings) -> Search:
 
     from opera.data import TextTable
     from opera.data.texts import TEXT_SCHEMA
-    from opera.retrieval.nearest import exact_search
+    from opera.retrieval.nearest import NearestDocuments, exact_search
 
     ids = [f"{number:07d}" for number in range(len(vectors))]
     empty = [""] * len(ids)
     table = TextTable(pa.table({"id": ids, "title": empty, "text": empty}, schema=TEXT_SCHEMA))
-    return lambda depth: exact_search(queries, vectors, table, depth).doc_rows
+    return lambda depth: exact_search(NearestDocuments(queries, table, depth), vectors).doc_rows
 
 
 def faiss_search(queries: np.ndarray, vectors: Embeddings) -> Search:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opera
+from opera.core.processor import processor_defaults
 from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
 from opera.retrieval import nearest, vectors
@@ -113,7 +114,7 @@ def test_the_way_of_gpus_finds_the_same(problem):
     """Torch picks what reaches the bound; on the CPU here, which tests the same lines."""
     queries, docs, ids, depth = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "QUERIES", 16)
+        patch.setattr(nearest, "GPU_QUERIES", 16)
         patch.setattr(nearest, "GPU_DOCUMENTS", 50)
         search_as_on_a_gpu(patch)
         assert_same(search_all(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
@@ -138,14 +139,18 @@ def test_a_query_of_zeros_takes_memory_for_its_own_candidates_only(monkeypatch):
     assert peak < padded / 20
 
 
-def test_threads_and_a_deep_ranking_change_nothing():
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_threads_libraries_and_a_deep_ranking_change_nothing(library, monkeypatch):
+    defaults = processor_defaults()._replace(product=library)
+    monkeypatch.setattr(nearest, "processor_defaults", lambda: defaults)
     rng = np.random.default_rng(0)
-    queries, docs = unit_vectors(rng, 20, 16), unit_vectors(rng, 3000, 16)
+    queries, docs = unit_vectors(rng, 3 * nearest.LEAST_QUERIES, 16), unit_vectors(rng, 3000, 16)
     ids, before = [f"{number:04d}" for number in rng.permutation(3000)], torch.get_num_threads()
     torch.set_num_threads(3)
     try:
         for depth in (1, 2500, 10**9):
             assert_same(search_all(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
+        assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
 

@@ -21,22 +21,25 @@ class Defaults(NamedTuple):
         packs: whether transformers read texts without padding, with OPERA's attention and dropout.
         precision: what ``auto`` means for a transformer.
         torch_attention: the precisions for which torch's attention without dropout is faster.
+        product: the library whose float32 product is faster in one thread.
     """
 
     packs: bool
     precision: Literal["bf16", "fp32"]
     torch_attention: tuple[Literal["bf16", "fp32"], ...]
+    product: Literal["numpy", "torch"]
 
 
 DEFAULTS: dict[Kind, Defaults] = {
     # benchmarks/results/amx.json: an Intel Xeon
-    "amx": Defaults(True, "bf16", ("bf16", "fp32")),
-    # not measured: as AMX, but torch has no fast attention in bfloat16 without AMX
-    "avx512_bf16": Defaults(True, "bf16", ("fp32",)),
+    "amx": Defaults(True, "bf16", ("bf16", "fp32"), "torch"),
+    # not measured: as AMX, but torch has no fast attention in bfloat16 without AMX. On an AMD,
+    # FAISS searched faster than torch; it multiplies by the library that NumPy uses.
+    "avx512_bf16": Defaults(True, "bf16", ("fp32",), "numpy"),
     # benchmarks/results/avx2.json: an AMD EPYC
-    "avx2": Defaults(True, "fp32", ("fp32",)),
+    "avx2": Defaults(True, "fp32", ("fp32",), "numpy"),
     # not measured: other processors, such as ARM
-    "plain": Defaults(False, "fp32", ("fp32",)),
+    "plain": Defaults(False, "fp32", ("fp32",), "torch"),
 }
 
 

@@ -6,29 +6,40 @@ in float64. So blocks, threads and processes affect the speed of a search but no
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import torch
-from numba import prange
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
-from opera.core.arrays import IntArray, cached_njit, slices, use_torch_threads
+from opera.core.arrays import IntArray, cached_njit, slices
 from opera.core.errors import ModelError
 from opera.core.processes import everywhere
+from opera.core.processor import processor_defaults
 from opera.data import TextTable
 from opera.retrieval.measures import Ranking
-from opera.retrieval.vectors import DOCUMENTS, Vectors, tiles
+from opera.retrieval.vectors import Vectors, tiles
 
-QUERIES, GPU_DOCUMENTS = 1024, 65_536
-"""Queries per product, and documents on a GPU."""
+QUERIES, DOCUMENTS = 256, 1024
+"""Queries and documents of a product on a CPU: the scores fit into the cache of a core."""
+GPU_QUERIES, GPU_DOCUMENTS = 1024, 65_536
+"""Queries and documents of a product on a GPU."""
+LEAST_QUERIES = 32
+"""Fewest queries of a thread."""
+COLUMNS = 64
+"""Scores that a search compares with a bound before it looks at each."""
 SUM_ERROR, DEVICE_ERROR = 2.0**-23, 2.0**-9
 """Largest error of a float32 score, relative to the lengths of both vectors: per dimension, and for
 TF32 on a GPU. Both are twice the theoretical bound."""
 
 DISTANCES = {"manhattan": 1, "euclidean": 2}
 """Similarities that are negative distances, with their norms."""
+EXACT = -1
+"""In place of a norm: the scores are exact."""
 
 NO_DOCUMENT = complex(-np.inf, -1)
 
@@ -55,6 +66,7 @@ class BestDocuments:
         doc_rows: NDArray[np.int64] | None = None,
     ) -> None:
         self.n_queries, self._id_rank, self._doc_rows = queries, documents.id_rank, doc_rows
+        self._has_passages = doc_rows is not None
         self._depth = min(depth, len(documents))
         self._best = np.full((queries, self._depth), NO_DOCUMENT)
 
@@ -63,50 +75,24 @@ class BestDocuments:
         raise NotImplementedError
 
     def add_scores(self, first: int, queries: slice, scores: NDArray[np.float32]) -> None:
-        """Keep the best of some queries' scores ``[queries, rows]`` from row ``first`` on."""
-        best, of_rows = self._best[queries], torch.from_numpy(scores)
-        ranks, of_documents = self._ranks(first, len(of_rows[0])), self._best_scores(of_rows, first)
-        exact = np.zeros(len(best), dtype=np.float32)
-        rows, columns = _reaching(scores, self._bounds(best, of_documents, exact))
-        _keep_scored(best, scores, ranks, rows, columns, self._doc_rows is not None)
+        """Keep the best of some queries' exact scores ``[queries, rows]`` from row ``first`` on."""
+        best, ranks = self._best[queries], self._ranks(first, scores.shape[1])
+        no_errors, no_vectors = np.zeros(len(best), np.float32), np.empty((0, 0), np.float32)
+
+        def keep(part: slice) -> None:
+            of_part = best[part], scores[part], no_errors[part]
+            _keep(*of_part, ranks, no_vectors, no_vectors, EXACT, self._has_passages)
+
+        _in_threads(keep, len(best))
 
     def _ranks(self, first: int, count: int) -> IntArray:
         """Return the ranks of the document ids of ``count`` rows."""
         rows = slice(first, first + count)
         return self._id_rank[rows if self._doc_rows is None else self._doc_rows[rows]]
 
-    def _best_scores(self, scores: torch.Tensor, first: int) -> torch.Tensor:
-        """Return the best score of each document ``[queries, documents]`` in a block of rows from
-        ``first`` on.
-        """
-        if self._doc_rows is None:
-            return scores
-        documents = torch.from_numpy(self._doc_rows[first : first + scores.shape[1]])
-        positions = (documents - documents[0]).to(scores.device).expand(len(scores), -1)
-        shape = len(scores), int(documents[-1] - documents[0]) + 1
-        lowest = torch.full(shape, -torch.inf, device=scores.device)
-        return lowest.scatter_reduce(1, positions, scores, "amax")
-
-    def _bounds(
-        self,
-        best: NDArray[np.complex128],
-        of_documents: torch.Tensor,
-        errors: NDArray[np.float32],
-    ) -> NDArray[np.float32]:
-        """Return the score that a document needs to be among the best of each query.
-
-        ``of_documents`` are the best scores of the documents in the block, within ``errors``.
-        """
-        least = best[:, 0].real.astype(np.float32)  # -inf below k documents so far
-        bounds = least - errors
-        if self._depth < of_documents.shape[1] and np.isneginf(least).any():
-            worst = torch.topk(of_documents, self._depth, dim=1).values[:, -1].cpu().numpy()
-            bounds = np.maximum(bounds, worst - 2 * errors)
-        return bounds
-
     def merge_processes(self) -> None:
         """Merge the best documents of all processes' tiles; all processes must call this."""
-        for queries in slices(self.n_queries, QUERIES):
+        for queries in slices(self.n_queries, GPU_QUERIES):
             part = self._best[queries]
             candidates = np.concatenate(everywhere(partial(np.copy, part)), axis=1)
             if self._doc_rows is not None:  # processes may share the passages of a document
@@ -156,28 +142,56 @@ class NearestDocuments(BestDocuments):
         """
         if not tile.size or not self._best.size:
             return
-        use_torch_threads()
         tile = np.require(tile, np.float32, ["C", "W"])
-        ranks = self._ranks(first, len(tile))
-        has_passages = self._doc_rows is not None
         documents = torch.from_numpy(tile).to(self._on_device.device)
-        errors = self._errors(documents)
-        for queries in slices(len(self._queries), QUERIES):
-            for block in slices(len(tile), DOCUMENTS if self._device == "cpu" else GPU_DOCUMENTS):
+        errors, ranks = self._errors(documents), self._ranks(first, len(tile))
+        if self._device == "cpu":
+            _in_threads(partial(self._add_to_part, tile, ranks, errors), self.n_queries)
+            return
+        for queries in slices(self.n_queries, GPU_QUERIES):
+            for block in slices(len(tile), GPU_DOCUMENTS):
                 scores = self._scores(self._on_device[queries], documents[block])
-                of_documents = self._best_scores(scores, first + block.start)
-                candidates = self._candidates(
-                    self._best[queries], scores, of_documents, errors[queries]
+                bounds = self._bounds(
+                    first + block.start, self._best[queries], scores, errors[queries]
                 )
-                vectors = self._queries[queries], tile[block]
-                best = self._best[queries]
-                _keep(best, *vectors, ranks[block], *candidates, self._norm, has_passages)
+                reached = scores >= torch.from_numpy(bounds).to(scores.device)[:, None]
+                rows, columns = (
+                    indices.cpu().numpy() for indices in reached.nonzero(as_tuple=True)
+                )
+                of_queries = self._best[queries], self._queries[queries]
+                of_documents = tile[block], ranks[block]
+                _keep_pairs(
+                    *of_queries, *of_documents, rows, columns, self._norm, self._has_passages
+                )
+
+    def _add_to_part(
+        self,
+        tile: NDArray[np.float32],
+        ranks: IntArray,
+        errors: NDArray[np.float32],
+        part: slice,
+    ) -> None:
+        """Search a tile for a part of the queries, in one thread."""
+        buffer = np.empty((QUERIES, DOCUMENTS), dtype=np.float32)
+        for block in slices(len(tile), DOCUMENTS):
+            for start in range(part.start, part.stop, QUERIES):
+                queries = slice(start, min(start + QUERIES, part.stop))
+                vectors = self._queries[queries]
+                scores = buffer[: len(vectors), : block.stop - block.start]
+                self._score(vectors, tile[block], scores)
+                of_queries = self._best[queries], scores, errors[queries]
+                of_documents = ranks[block], vectors, tile[block]
+                _keep(*of_queries, *of_documents, self._norm, self._has_passages)
 
     def _errors(self, documents: torch.Tensor) -> NDArray[np.float32]:
         """Return each query's largest possible error of a float32 score with these documents."""
         dimension = documents.shape[1]
         relative = (dimension + 8) * SUM_ERROR + (self._device != "cpu") * DEVICE_ERROR
-        longest = np.float32(torch.linalg.vector_norm(documents, dim=1).amax().item())
+        if self._device == "cpu":  # torch's threads would wait in a loop, and slow down the search
+            array = documents.numpy()
+            longest = np.sqrt(np.einsum("ij,ij->i", array, array).max())
+        else:
+            longest = np.float32(torch.linalg.vector_norm(documents, dim=1).amax().item())
         with np.errstate(over="ignore", invalid="ignore"):
             size = self._query_lengths * longest
             if self._norm:
@@ -189,6 +203,19 @@ class NearestDocuments(BestDocuments):
             )
         return errors
 
+    def _score(
+        self,
+        queries: NDArray[np.float32],
+        documents: NDArray[np.float32],
+        scores: NDArray[np.float32],
+    ) -> None:
+        """Compute the scores ``[queries, documents]`` on a CPU, within the error of float32."""
+        if self._norm == 0 and len(queries) > 1 and processor_defaults().product == "numpy":
+            np.matmul(queries, documents.T, out=scores)
+            return
+        tensors = torch.from_numpy(queries), torch.from_numpy(documents)
+        torch.from_numpy(scores).copy_(self._scores(*tensors))
+
     def _scores(self, queries: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
         if self._norm:
             return -torch.cdist(
@@ -196,20 +223,35 @@ class NearestDocuments(BestDocuments):
             )
         return queries @ documents.T
 
-    def _candidates(
+    def _best_scores(self, scores: torch.Tensor, first: int) -> torch.Tensor:
+        """Return the best score of each document ``[queries, documents]`` in a block of rows from
+        ``first`` on.
+        """
+        if self._doc_rows is None:
+            return scores
+        documents = torch.from_numpy(self._doc_rows[first : first + scores.shape[1]])
+        positions = (documents - documents[0]).to(scores.device).expand(len(scores), -1)
+        shape = len(scores), int(documents[-1] - documents[0]) + 1
+        lowest = torch.full(shape, -torch.inf, device=scores.device)
+        return lowest.scatter_reduce(1, positions, scores, "amax")
+
+    def _bounds(
         self,
+        first: int,
         best: NDArray[np.complex128],
         scores: torch.Tensor,
-        of_documents: torch.Tensor,
         errors: NDArray[np.float32],
-    ) -> tuple[IntArray, IntArray]:
-        """Return rows and columns of the scores ``[queries, rows]`` that may be the best."""
-        bounds = self._bounds(best, of_documents, errors)
-        if self._device == "cpu":
-            return _reaching(scores.numpy(), bounds)
-        reached = scores >= torch.from_numpy(bounds).to(scores.device)[:, None]
-        rows, columns = (indices.cpu().numpy() for indices in reached.nonzero(as_tuple=True))
-        return rows, columns
+    ) -> NDArray[np.float32]:
+        """Return the score that a row needs to be among the best of each query.
+
+        ``scores`` are those of a block of rows from ``first`` on, within ``errors``.
+        """
+        least = best[:, 0].real.astype(np.float32)  # -inf below k documents so far
+        bounds, of_documents = least - errors, self._best_scores(scores, first)
+        if self._depth < of_documents.shape[1] and np.isneginf(least).any():
+            worst = torch.topk(of_documents, self._depth, dim=1).values[:, -1].cpu().numpy()
+            bounds = np.maximum(bounds, worst - 2 * errors)
+        return bounds
 
 
 def _best_of_each(candidates: NDArray[np.complex128]) -> NDArray[np.complex128]:
@@ -221,27 +263,31 @@ def _best_of_each(candidates: NDArray[np.complex128]) -> NDArray[np.complex128]:
     return by_document
 
 
-@cached_njit(parallel=True, nogil=True)
-def _reaching(scores, bounds):  # type: ignore[no-untyped-def]
-    """Return the rows and columns of the scores ``[rows, columns]`` that reach the bound of their
-    row, in order.
+def _in_threads(work: Callable[[slice], None], n_queries: int) -> None:
+    """Let each of torch's threads work on a part of the queries; a library uses one thread there.
+
+    A few queries stay in this thread, where libraries use all threads.
     """
-    starts = np.zeros(len(scores) + 1, np.int64)
-    for row in prange(len(scores)):
-        count, bound = 0, bounds[row]
-        for column in range(scores.shape[1]):
-            count += scores[row, column] >= bound
-        starts[row + 1] = count
-    starts = np.cumsum(starts)
-    rows, columns = np.empty(starts[-1], np.int64), np.empty(starts[-1], np.int64)
-    for row in prange(len(scores)):
-        place, column = starts[row], 0
-        while place < starts[row + 1]:
-            if scores[row, column] >= bounds[row]:
-                rows[place], columns[place] = row, column
-                place += 1
-            column += 1
-    return rows, columns
+    threads = torch.get_num_threads()
+    n_parts = min(threads, n_queries // LEAST_QUERIES)
+    if n_parts < 2:
+        work(slice(0, n_queries))
+        return
+    ends = np.linspace(0, n_queries, n_parts + 1).astype(int).tolist()
+    try:
+        with (
+            _thread_pools().limit(limits=1, user_api="blas"),
+            ThreadPoolExecutor(n_parts, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        ):
+            list(pool.map(work, map(slice, ends[:-1], ends[1:])))
+    finally:
+        torch.set_num_threads(threads)  # new threads copy the last setting of any thread
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    """Find the libraries with threads of their own, such as NumPy's BLAS."""
+    return ThreadpoolController()
 
 
 @cached_njit(inline="always", fastmath={"reassoc"})
@@ -290,39 +336,47 @@ def _insert(heap, candidate, has_passages):  # type: ignore[no-untyped-def]
         heap[hole] = candidate
 
 
-@cached_njit(parallel=True, nogil=True, fastmath={"reassoc"})
-def _keep(best, queries, documents, ranks, rows, columns, norm, has_passages):  # type: ignore[no-untyped-def]
-    """Score pairs in float64, and keep the best documents of each query.
+@cached_njit(nogil=True, fastmath={"reassoc"})
+def _keep(best, scores, errors, ranks, queries, documents, norm, has_passages):  # type: ignore[no-untyped-def]
+    """Keep the best documents of each query. Score those in float64 that may be among the best.
 
     Args:
         best: complex128 ``[queries, depth]``, changed in place: a heap per query.
+        scores: float32 ``[queries, documents]``.
+        errors: float32 ``[queries]``, the largest error of a score.
+        ranks: the ranks of the documents' ids.
         queries: float32 ``[queries, dimension]``.
         documents: float32 ``[documents, dimension]``.
-        ranks: the ranks of the documents' ids.
-        rows: each pair's query, ascending.
-        columns: each pair's document.
-        norm: of :data:`DISTANCES`; 0 for the product.
+        norm: of :data:`DISTANCES`; 0 for the product; :data:`EXACT` to take the scores as they are.
         has_passages: whether several columns may belong to one document, which is kept once.
     """
-    starts = np.searchsorted(rows, np.arange(len(best) + 1))
-    for row in prange(len(best)):
-        for pair in range(starts[row], starts[row + 1]):
-            document = columns[pair]
-            score = _score(queries[row], documents[document], norm)
-            _insert(best[row], complex(score, ranks[document]), has_passages)
+    for row in range(len(scores)):
+        bound = np.float32(best[row, 0].real) - errors[row]
+        for start in range(0, scores.shape[1], COLUMNS):
+            end = min(start + COLUMNS, scores.shape[1])
+            count = 0
+            for column in range(start, end):  # the processor compares several at a time
+                count += scores[row, column] >= bound
+            if count == 0:
+                continue
+            for column in range(start, end):
+                score = scores[row, column]
+                if score >= bound:
+                    if norm != EXACT:
+                        score = _score(queries[row], documents[column], norm)
+                    _insert(best[row], complex(score, ranks[column]), has_passages)
+                    bound = np.float32(best[row, 0].real) - errors[row]
 
 
-@cached_njit(parallel=True, nogil=True)
-def _keep_scored(best, scores, ranks, rows, columns, has_passages):  # type: ignore[no-untyped-def]
-    """Keep the best documents of each query; as :func:`_keep`, with exact scores float32
-    ``[queries, documents]``.
+@cached_njit(nogil=True, fastmath={"reassoc"})
+def _keep_pairs(best, queries, documents, ranks, rows, columns, norm, has_passages):  # type: ignore[no-untyped-def]
+    """Score pairs in float64, and keep the best documents of each query; as :func:`_keep`.
+
+    ``rows`` are the pairs' queries, and ``columns`` their documents.
     """
-    starts = np.searchsorted(rows, np.arange(len(best) + 1))
-    for row in prange(len(best)):
-        for pair in range(starts[row], starts[row + 1]):
-            document = columns[pair]
-            candidate = complex(scores[row, document], ranks[document])
-            _insert(best[row], candidate, has_passages)
+    for row, column in zip(rows, columns):  # noqa: B905  numba knows no strict
+        score = _score(queries[row], documents[column], norm)
+        _insert(best[row], complex(score, ranks[column]), has_passages)
 
 
 def exact_search(nearest: BestDocuments, embeddings: Vectors) -> Ranking:

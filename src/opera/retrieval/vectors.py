@@ -147,7 +147,7 @@ def write_shard(path: Path, vectors: NDArray[np.float32]) -> None:
 TILE_BYTES = 2**26
 """Size of the embeddings that are read at once."""
 DOCUMENTS = 2048
-"""Documents per product of a search. On a CPU the scores fit into its caches."""
+"""Smaller shards are copied into one tile."""
 
 
 def tiles(
