@@ -6,9 +6,10 @@
 
 ``splade`` is splade-tiny, 4.4 million parameters. ``tokens`` is its body with a new projection to 128 dimensions, as a
 multi-vector model. ``reranker`` is its body with a new head, which sorts the 30 best documents of BM25. MiniLM gets the
-same two heads, and fewer trainings. All train 100 steps of 32 queries. New heads read 128 tokens of a document, splade-tiny 512. With ``random:0.3``, 30% of the pairs in
-train and dev are wrong, at random. The guard is on for splade-tiny on new documents; a new head has none, and dp cannot
-begin with its scores. Reads ``../shared``. Finished trainings are stored, so the study can be stopped at any time.
+same two heads, and fewer trainings. All train 100 steps of 32 queries. New heads read 128 tokens of a document,
+splade-tiny 512. With ``random:0.3``, 30% of the pairs in train and dev are wrong, at random. The guard is on for
+splade-tiny on new documents; a new head has none, and dp cannot begin with its scores. Reads ``../shared``. Finished
+trainings are stored, so the study can be stopped at any time.
 """
 
 from __future__ import annotations
