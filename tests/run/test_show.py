@@ -102,7 +102,7 @@ def test_texts_stay_texts_and_the_page_asks_nobody(run):
 def test_a_run_of_an_earlier_version_has_no_column_of_keyword_search(run, tmp_path):
     old = shutil.copytree(run.path, tmp_path / "run")
     table = pq.read_table(old / "per_query.parquet")
-    write_parquet(old / "per_query.parquet", table.drop_columns("bm25 documents"))
+    write_parquet(old / "per_query.parquet", [table.drop_columns("bm25 documents")])
     assert data_of(opera.show(old))["queries"][0]["documents"].keys() == {"base", "final"}
 
 

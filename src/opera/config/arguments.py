@@ -135,7 +135,7 @@ def write_table(
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
     if path.suffix == ".parquet":
-        write_parquet(path, table)
+        write_parquet(path, [table])
     elif path.suffix == ".jsonl":
         replace_file(path, write_jsonl)
     else:

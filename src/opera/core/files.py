@@ -167,12 +167,21 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     replace_file(path, write)
 
 
-def write_parquet(path: Path, table: pa.Table) -> None:
-    """Write a table to a Parquet file, completely or not at all."""
+def write_parquet(path: Path, tables: Iterable[pa.Table]) -> None:
+    """Write tables with the same columns, at least one, to a Parquet file, completely or not at
+    all.
+    """
     import pyarrow.parquet as pq
 
-    # Arrow mistakes a relative path such as run:1/x for a network address
-    replace_file(path, lambda temporary: pq.write_table(table, temporary.absolute()))
+    def write(temporary: Path) -> None:
+        parts = iter(tables)
+        first = next(parts)
+        # Arrow mistakes a relative path such as run:1/x for a network address
+        with pq.ParquetWriter(temporary.absolute(), first.schema) as file:
+            for table in chain([first], parts):
+                file.write_table(table)
+
+    replace_file(path, write)
 
 
 def finish_folder(folder: Path) -> None:

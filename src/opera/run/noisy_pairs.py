@@ -64,9 +64,14 @@ def suspicious_table(
     )
 
 
-def visit_columns(estimate: NoisyLabels | None, visits: FirstVisits) -> dict[str, Any]:
-    """Return the columns of ``pairs.parquet`` about first visits; null for other pairs."""
-    columns = {"first_rank": visits.p, "first_step": visits.step + 1}
+def visit_columns(
+    estimate: NoisyLabels | None, visits: FirstVisits, rows: slice = slice(None)
+) -> dict[str, Any]:
+    """Return the columns of ``pairs.parquet`` about first visits for some rows; null for pairs that
+    were not visited.
+    """
+    columns = {"first_rank": visits.p[rows], "first_step": visits.step[rows] + 1}
     if estimate is not None:
-        columns["probability_wrong"] = estimate.probability_wrong
-    return {name: pa.array(values, mask=~visits.visited) for name, values in columns.items()}
+        columns["probability_wrong"] = estimate.probability_wrong[rows]
+    missing = ~visits.visited[rows]
+    return {name: pa.array(values, mask=missing) for name, values in columns.items()}

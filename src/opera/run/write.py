@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.core.arrays import IntArray
+from opera.core.arrays import IntArray, slices
 from opera.core.figures import PRIMARY, SEARCHES, column
 from opera.core.rng import generator
 from opera.core.terminal import log
@@ -50,6 +50,8 @@ from opera.training.build import TrainingSet
 from opera.training.documents import KnownPositives
 from opera.training.trainer import Fit
 
+PAIRS_AT_ONCE = 2**20
+"""Rows of ``pairs.parquet`` that are written at once."""
 MODELS = ("base", "fine_tuned", "final")
 """The keys of the models in ``measures.json``."""
 
@@ -75,7 +77,7 @@ def write_results(
     run, base, final = session.run, results["base"], results["final"]
     models = [model for model in MODELS if model in results]
     measures = {model: result.measures for model, result in results.items()}
-    run.write_table(PAIRS_FILE, pair_columns(fit))
+    run.write_tables(PAIRS_FILE, pair_tables(fit))
     review = review_items(fit, missing, base, final, session.record.seed)
     suspicious = _suspicious_pairs(fit)
     review, suspicious = with_user_columns(session, review, suspicious)
@@ -119,25 +121,29 @@ def write_results(
     log.debug("%s", " ".join(headlines(summary)))
 
 
-def pair_columns(fit: Fit) -> dict[str, Any]:
-    """Return the columns of ``pairs.parquet``."""
+def pair_tables(fit: Fit) -> Iterator[pa.Table]:
+    """Yield the rows of ``pairs.parquet``, a part at a time, because ids take much memory."""
     data, train = fit.training_set.data, fit.training_set.train
     pairs, scores = fit.training_set.pairs, fit.training_set.scores
     cbs = [scores_of_set.cbs for scores_of_set in scores if scores_of_set.cbs is not None]
-    optional = {
+    columns: dict[str, NDArray[Any] | None] = {
+        "grade": train.grades,
+        "times_drawn": fit.sampler.times_drawn(),
+        "kept": fit.sampler.kept,
         "weight": train.weights,
         "similarity": fit.training_set.similarity,
         "cbs": np.concatenate(cbs) if cbs else None,
     }
-    return {
-        "query_id": data.queries.id_column(train.query_rows[pairs.pair_query]),
-        "doc_id": data.corpus.id_column(pairs.pair_doc),
-        "grade": train.grades,
-        "times_drawn": fit.sampler.times_drawn(),
-        "kept": fit.sampler.kept,
-        **visit_columns(fit.noisy_labels, fit.visits),
-        **{name: values for name, values in optional.items() if values is not None},
-    }
+    for rows in slices(pairs.n_pairs, PAIRS_AT_ONCE):
+        query_rows = train.query_rows[pairs.pair_query[rows]]
+        yield pa.table(
+            {
+                "query_id": data.queries.id_column(query_rows),
+                "doc_id": data.corpus.id_column(pairs.pair_doc[rows]),
+                **{name: values[rows] for name, values in columns.items() if values is not None},
+                **visit_columns(fit.noisy_labels, fit.visits, rows),
+            }
+        )
 
 
 def _dev_columns(data: RetrievalData) -> dict[str, Any]:

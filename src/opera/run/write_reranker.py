@@ -87,6 +87,6 @@ def write_reranker(
         if name == SUSPICIOUS_FILE:
             writer.write_csv(name, table)
         else:
-            write_parquet(folder / name, table)
+            write_parquet(folder / name, [table])
     text = json_text(record.model_dump(mode="json")) + "\n"
     (folder / RERANKER_FILE).write_text(text, encoding="utf-8")

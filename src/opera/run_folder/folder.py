@@ -30,7 +30,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -312,8 +312,12 @@ class RunWriter:
 
     def write_table(self, name: str, columns: Mapping[str, Any]) -> None:
         """Write a Parquet file."""
+        self.write_tables(name, [pa.table(dict(columns))])
+
+    def write_tables(self, name: str, tables: Iterable[pa.Table]) -> None:
+        """Write a Parquet file from tables with the same columns, one after the other."""
         if self.writes:
-            write_parquet(self.path / name, pa.table(dict(columns)))
+            write_parquet(self.path / name, tables)
 
     def write_csv(self, name: str, table: pa.Table) -> None:
         """Write a CSV file."""
@@ -334,7 +338,7 @@ class RunWriter:
             types = {name: pa.float64() for name in rows[0]} if rows else {}
             schema = pa.schema({**types, "step": pa.int64()})
             table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
-            write_parquet(self.path / TRACE_FILE, table)
+            write_parquet(self.path / TRACE_FILE, [table])
 
     def write_draws(self, pair_ids: NDArray[np.int32], per_step: int) -> None:
         """Write ``draws.parquet``: pair ids ``[steps · per_step]`` in the order of the steps."""
