@@ -21,6 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from opera.retrieval.kinds import KindName
 from opera.retrieval.kinds.dense import is_static
 from opera.retrieval.models import load_model
 from opera.run_folder.summary import Change
+from opera.training import reranker
 from opera_paper.noise import add_wrong_pairs
 from study import (
     DATA,
@@ -76,7 +78,9 @@ TITLES = {
     "minilm-reranker": "all-MiniLM-L6-v2, sorting BM25's best 30",
 }
 SETS, NOISES = ("toollens+new", "entailmentbank+new", "nfcorpus", "scifact"), ("random:0.3", "clean")
-METHODS = ("ft", "denoise", "dp", "infobatch")
+METHODS = ("ft", "denoise", "dp", "infobatch", "ft+16")
+EQUAL_COST = "ft+16"
+"""For a reranker: ft with the documents of denoise, a mined negative and 16 documents of other questions."""
 FEW: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "minilm-tokens": (("toollens+new", "entailmentbank+new"), ("ft", "denoise")),
     "minilm-reranker": (("nfcorpus",), ("ft", "denoise")),
@@ -109,13 +113,17 @@ def data_of(name: str, noise: str, seed: int) -> RetrievalData:
 
 def train(run: Row) -> Row:
     """Train once; return the measures of each query, and what the run says about its labels."""
-    with tempfile.TemporaryDirectory() as folder:
+    settings: dict[str, Any] = {"method": run["method"], **MODELS[run["model"]]}
+    settings |= NO_GUARD.get((run["model"], run["set"]), {})
+    in_batch = reranker.IN_BATCH
+    if run["method"] == EQUAL_COST:
+        settings, in_batch = {**settings, "method": "ft", "train_group_size": 2}, 16
+    with tempfile.TemporaryDirectory() as folder, patch.object(reranker, "IN_BATCH", in_batch):
         trained = opera.adapt(
             data_of(run["set"], run["noise"], run["seed"]),
             out=Path(folder, "run"),
-            method=run["method"],
             seed=run["seed"],
-            **MODELS[run["model"]] | NO_GUARD.get((run["model"], run["set"]), {}),
+            **settings,
         )
         pairs, queries, record = trained.pairs().to_pandas(), trained.per_query(), trained.record
     wrong = is_wrong(load_setting(run["set"]), pairs)
@@ -233,6 +241,8 @@ def is_wanted(run: Row) -> bool:
     """Whether the study has a run: dp needs scores before training, and MiniLM trains little."""
     if run["model"] in NEW_HEADS and run["method"] == "dp":
         return False
+    if run["method"] == EQUAL_COST:
+        return run["model"] == "reranker" and run["noise"] != "clean"
     sets, methods = FEW.get(run["model"], (SETS, METHODS))
     return run["set"] in sets and run["method"] in methods and not (run["model"] in FEW and run["seed"])
 
