@@ -13,6 +13,7 @@ FloatArray = NDArray[np.floating]
 BoolArray = NDArray[np.bool_]
 T = TypeVar("T")
 """Any type."""
+Scalar = TypeVar("Scalar", bound=np.generic)
 SHORTEST = 1e-12
 """Shorter rows are not scaled to length 1."""
 
@@ -28,6 +29,30 @@ def concatenated_ranges(first: IntArray, counts: IntArray) -> NDArray[np.int64]:
     """
     begins = np.cumsum(counts) - counts
     return np.arange(counts.sum()) + np.repeat(first - begins, counts)
+
+
+def distinct_numbers(values: NDArray[Scalar]) -> NDArray[Scalar]:
+    """Return the different numbers, ascending.
+
+    ``np.unique`` does the same, but takes up to 80 times as long for ten million numbers, since
+    NumPy 2.3 counts them by a hash.
+    """
+    ordered = np.sort(values, axis=None)
+    is_first = np.ones(len(ordered), dtype=bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[is_first]
+
+
+def is_among(values: IntArray, keys: IntArray) -> BoolArray:
+    """Return whether each number is one of ``keys``: bool in the shape of ``values``.
+
+    For pair keys, ``np.isin`` does the same, but calls ``np.unique``. For row numbers it is faster.
+    """
+    if len(keys) == 0:
+        return np.zeros(np.shape(values), dtype=bool)
+    ordered = np.sort(keys)
+    positions = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+    return np.asarray(ordered[positions] == values)
 
 
 def normalise(rows: NDArray[np.float32]) -> IntArray:

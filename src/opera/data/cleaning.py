@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from opera.core.arrays import IntArray
+from opera.core.arrays import IntArray, is_among
 from opera.core.errors import DataError
 from opera.core.files import replace_file
 from opera.core.terminal import counted, shown
@@ -95,7 +95,7 @@ def _wrong_pairs(data: RetrievalData, decisions: Decisions) -> tuple[IntArray, I
     wrong_keys = decisions.select(~decisions.relevant).keys(data)
     query_rows, doc_rows = [], []
     for qrels in data.splits.values():
-        is_wrong = np.isin(text_keys(data, qrels), wrong_keys) & (qrels.grades > 0)
+        is_wrong = is_among(text_keys(data, qrels), wrong_keys) & (qrels.grades > 0)
         query_rows.append(qrels.query_rows[qrels.query_index[is_wrong]])
         doc_rows.append(qrels.doc_rows[is_wrong])
     return np.concatenate(query_rows), np.concatenate(doc_rows)
@@ -138,7 +138,7 @@ def _missing_rows(
     """Yield the cells of a new row for each missing pair, by column."""
     known = [text_keys(data, qrels)[qrels.grades > 0] for qrels in data.splits.values()]
     missing = decisions.select(
-        decisions.relevant & ~np.isin(decisions.keys(data), np.concatenate(known))
+        decisions.relevant & ~is_among(decisions.keys(data), np.concatenate(known))
     )
     queries, corpus = data.queries, data.corpus
     query_ids, doc_ids = queries.ids(missing.query_rows), corpus.ids(missing.doc_rows)

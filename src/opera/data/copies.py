@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import IntArray, concatenated_ranges
+from opera.core.arrays import IntArray, concatenated_ranges, distinct_numbers, is_among
 from opera.core.terminal import log, shown
 from opera.data.pairs import pair_keys, split_keys
 from opera.data.qrels import Qrels, TeacherScores
@@ -27,7 +27,7 @@ def text_keys(data: RetrievalData, qrels: Qrels) -> NDArray[np.int64]:
 
 def by_text(data: RetrievalData, qrels: Qrels) -> Qrels:
     """Return qrels by the groups of queries and documents, each pair once, with grade 1."""
-    query_groups, document_groups = split_keys(np.unique(text_keys(data, qrels)))
+    query_groups, document_groups = split_keys(distinct_numbers(text_keys(data, qrels)))
     return Qrels.from_arrays(
         query_groups, document_groups, np.ones(len(document_groups), dtype=np.int32)
     )
@@ -84,7 +84,7 @@ def documents_that_are_queries(data: RetrievalData, qrels: Qrels) -> NDArray[np.
         strict=True,
     )
     same = [query.split() in (titled.split(), text.split()) for query, titled, text in texts]
-    judged = np.isin(pair_keys(qrels.query_rows, doc_rows), qrels.relevant().keys)
+    judged = is_among(pair_keys(qrels.query_rows, doc_rows), qrels.relevant().keys)
     is_query = np.zeros(len(doc_rows), dtype=bool)
     is_query[query_indices] = same
     return np.where(is_query & ~judged, doc_rows, -1)

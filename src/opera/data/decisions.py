@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.core.arrays import BoolArray
+from opera.core.arrays import BoolArray, distinct_numbers, is_among
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shown
 from opera.data.columns import normal
@@ -179,8 +179,8 @@ def _only_in_test(mixture: Mixture, decisions: Decisions) -> int:
     keys = {name: text_keys(mixture.joined, qrels) for name, qrels in splits.items()}
     trained = [keys[name] for name in ("train", "dev") if name in keys]
     decided = decisions.keys(mixture.joined)
-    in_test = np.isin(decided, keys.get("test", []))
-    return int((in_test & ~np.isin(decided, np.concatenate(trained))).sum())
+    in_test = is_among(decided, keys.get("test", decided[:0]))
+    return int((in_test & ~is_among(decided, np.concatenate(trained))).sum())
 
 
 def _is_suspicious_column(name: str) -> bool:
@@ -250,13 +250,13 @@ def _applied(
         if data.held_out is not None:
             others.append(data.held_out)
         keys = text_keys(mixture.joined, judged.shifted(*mixture.first_rows[set_number]))
-        is_wrong, is_confirmed = np.isin(keys, wrong_keys), np.isin(keys, relevant_keys)
+        is_wrong, is_confirmed = is_among(keys, wrong_keys), is_among(keys, relevant_keys)
         is_relevant = judged.grades > 0
         missing, blocked = _missing(data, judged, others, relevant)
         left = judged.select_judgements(~is_wrong & ~(is_confirmed & ~is_relevant))
         splits[name] = _with_added(left, missing, data.lowest_grade)
         if name == "train":
-            ranks = wrong.first_rank[np.isin(wrong_keys, keys[is_wrong & is_relevant])]
+            ranks = wrong.first_rank[is_among(wrong_keys, keys[is_wrong & is_relevant])]
             excess = int((ranks > 0.5).sum() - (ranks < 0.5).sum())
         of_split = np.isin(split_keys(wrong_keys)[0], split_keys(keys)[0])
         counts.update(
@@ -267,7 +267,7 @@ def _applied(
             rejected=int(of_split.sum()),
         )
     confirmed, rejected = (
-        np.unique(about_set.select(chosen).keys(data))
+        distinct_numbers(about_set.select(chosen).keys(data))
         for chosen in (about_set.relevant, ~about_set.relevant)
     )
     return replace(data, splits=splits), DecidedPairs(confirmed, rejected, excess)
@@ -290,7 +290,7 @@ def _missing(
     """
     keys = text_keys(data, qrels.relevant())
     judged_groups = data.query_group[qrels.query_rows]
-    is_new = ~np.isin(relevant.keys(data), keys)
+    is_new = ~is_among(relevant.keys(data), keys)
     is_new &= np.isin(data.query_group[relevant.query_rows], judged_groups)
     no_rows = np.empty(0, dtype=np.int32)
     doc_rows_elsewhere = np.concatenate([no_rows, *(other.relevant().doc_rows for other in others)])

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from opera.core.arrays import is_among
 from opera.core.errors import DataError
 from opera.core.terminal import counted, shortened, shown
 from opera.data.names import SPLIT_NAMES, DataName
@@ -276,7 +277,7 @@ class TextNumbering:
         if len(query_rows) == 0:
             return
         relevant = self.builder.splits["train"].relevant()
-        valid = ~np.isin(pair_keys(query_rows, doc_rows), relevant.keys)
+        valid = ~is_among(pair_keys(query_rows, doc_rows), relevant.keys)
         if not valid.all():
             dropped = counted(int((~valid).sum()), "negative")
             self.relation.note(f"dropped {dropped} that the same query has as positives")

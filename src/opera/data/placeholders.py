@@ -8,6 +8,7 @@ from itertools import islice
 
 import numpy as np
 
+from opera.core.arrays import distinct_numbers
 from opera.core.terminal import counted, shown
 from opera.data.pairs import pair_keys, split_keys
 from opera.data.retrieval_data import RetrievalData
@@ -64,8 +65,8 @@ def find_placeholders(data: RetrievalData) -> list[Placeholder]:
         ("query", query_groups, document_groups, data.queries),
         ("document", document_groups, query_groups, data.corpus),
     ):
-        distinct, _ = split_keys(np.unique(pair_keys(groups, others)))
-        repeated, counts = np.unique(distinct, return_counts=True)
+        distinct_pairs, _ = split_keys(distinct_numbers(pair_keys(groups, others)))
+        repeated, counts = np.unique(distinct_pairs, return_counts=True)
         is_candidate = (counts >= LEAST_PAIRS) & (table.byte_lengths()[repeated] <= LONGEST)
         texts = table.texts(repeated[is_candidate])
         numbers = zip(repeated[is_candidate].tolist(), counts[is_candidate].tolist(), strict=True)

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import BoolArray, FloatArray, IntArray
+from opera.core.arrays import BoolArray, FloatArray, IntArray, is_among
 from opera.data.pairs import TrainingPairs, pair_keys
 
 ROUNDING = 1e-3
@@ -139,7 +139,7 @@ class Qrels:
 
     def contains(self, other: Qrels) -> BoolArray:
         """Whether this judges the pair of each judgement of ``other``: bool ``[M of other]``."""
-        return np.asarray(np.isin(other.keys, self.keys))
+        return is_among(other.keys, self.keys)
 
     def pairs(self) -> TrainingPairs:
         """Return the judgements as training pairs, with the same query indices."""

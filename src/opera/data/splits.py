@@ -22,6 +22,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.core.arrays import distinct_numbers
 from opera.core.errors import DataError
 from opera.core.rng import generator, order_of_texts
 from opera.core.terminal import counted
@@ -66,7 +67,7 @@ def recurring_fraction(data: RetrievalData, train: Qrels) -> float:
 
 def queries_per_document(data: RetrievalData, relevant: Qrels) -> NDArray[np.int64]:
     """How many queries have the document of each relevant judgement as relevant: int64 ``[M]``."""
-    _, document_groups = split_keys(np.unique(text_keys(data, relevant)))
+    _, document_groups = split_keys(distinct_numbers(text_keys(data, relevant)))
     queries_of = np.bincount(document_groups, minlength=len(data.corpus))
     return np.asarray(queries_of[data.document_group[relevant.doc_rows]])
 

@@ -22,7 +22,7 @@ from opera.config.automatic import Situation, resolve
 from opera.config.negatives import LabelSettings
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.arguments import MOST_SEED, whole_number
-from opera.core.arrays import IntArray
+from opera.core.arrays import IntArray, distinct_numbers
 from opera.core.files import free_path
 from opera.core.terminal import command_line, log
 from opera.data import Qrels, RetrievalData, load_all, load_data
@@ -282,7 +282,7 @@ class Embeddings:
 
 def judged_queries(data: RetrievalData) -> IntArray:
     """Return the rows of the queries of all splits, ascending."""
-    return np.unique(np.concatenate([qrels.query_rows for qrels in data.splits.values()]))
+    return distinct_numbers(np.concatenate([qrels.query_rows for qrels in data.splits.values()]))
 
 
 def _duplicates(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.config.training import TrainSettings
-from opera.core.arrays import IntArray, normalise
+from opera.core.arrays import IntArray, distinct_numbers, normalise
 from opera.core.rng import generator
 from opera.data import Mixture, Qrels, RetrievalData
 from opera.retrieval.encoder import Encoder, rows_digest
@@ -35,7 +35,7 @@ def most_documents(is_static: bool, encoder: Encoder, mixture: Mixture) -> int:
     if (passages := passages_per_document(encoder, mixture)) == 1:
         return limit
     relevant = [
-        len(np.unique(data_set.judged_qrels("dev").relevant().doc_rows))
+        len(distinct_numbers(data_set.judged_qrels("dev").relevant().doc_rows))
         for data_set in mixture.with_relevant("dev")
     ]
     return max(int(limit / passages), 2 * sum(relevant), 1)
@@ -206,7 +206,7 @@ def reduced_corpus(
     text are excluded.
     """
     qrels, corpus_text = data.judged_qrels("dev"), settings.corpus_text
-    chosen_doc_rows: IntArray = np.unique(qrels.relevant().doc_rows)
+    chosen_doc_rows: IntArray = distinct_numbers(qrels.relevant().doc_rows)
     empty_doc_rows = np.setdiff1d(data.corpus.empty_rows(corpus_text), chosen_doc_rows)
     for doc_rows_at_rank in best.T:
         ranked = doc_rows_at_rank[doc_rows_at_rank >= 0]

@@ -12,9 +12,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
-import numpy as np
-
 from opera.core.arguments import expand_user
+from opera.core.arrays import is_among
 from opera.core.environment import missing
 from opera.core.errors import DataError, InputError, ModelError, SettingError
 from opera.core.files import read_text
@@ -359,7 +358,7 @@ def trained_queries(data: RetrievalData, model: Model, query_ids: Sequence[str])
     if origin is None:
         return 0
     hashes = data.queries.digests[data.queries.find_rows(query_ids)]
-    return int(np.isin(hashes, origin.queries).sum())
+    return int(is_among(hashes, origin.queries).sum())
 
 
 def run_corpus_text(model: Model | None) -> CorpusText:

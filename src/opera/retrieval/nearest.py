@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -276,12 +277,17 @@ def _in_threads(work: Callable[[slice], None], n_queries: int) -> None:
     ends = np.linspace(0, n_queries, n_parts + 1).astype(int).tolist()
     try:
         with (
+            _limits_threads,
             _thread_pools().limit(limits=1, user_api="blas"),
             ThreadPoolExecutor(n_parts, initializer=torch.set_num_threads, initargs=(1,)) as pool,
         ):
             list(pool.map(work, map(slice, ends[:-1], ends[1:])))
     finally:
         torch.set_num_threads(threads)  # new threads copy the last setting of any thread
+
+
+_limits_threads = Lock()
+"""Searches in several threads take turns, because a limit holds for all threads of the process."""
 
 
 @cache

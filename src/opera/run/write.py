@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.core.arrays import IntArray, slices
+from opera.core.arrays import IntArray, is_among, slices
 from opera.core.figures import PRIMARY, SEARCHES, column
 from opera.core.rng import generator
 from opera.core.terminal import log
@@ -224,7 +224,7 @@ def missing_candidates(
         known = KnownPositives.of(data, all_query_rows, trained.pairs)
         is_missing = _without_label(data, "train", known, query_indices, query_rows, best_doc_rows)
         groups = data.query_group[query_rows], data.document_group[best_doc_rows]
-        is_missing &= ~np.isin(pair_keys(*groups), trained.decided.rejected)
+        is_missing &= ~is_among(pair_keys(*groups), trained.decided.rejected)
         candidates += zip(
             (trained.first_query_index + query_indices[is_missing]).tolist(),
             (trained.first_doc_row + best_doc_rows[is_missing]).tolist(),
@@ -246,7 +246,7 @@ def _without_label(
 
     Grades do not matter. The value is false for -1, which marks a missing document.
     """
-    judged = np.isin(pair_keys(query_rows, doc_rows), data.split(split).keys)
+    judged = is_among(pair_keys(query_rows, doc_rows), data.split(split).keys)
     return (doc_rows >= 0) & ~known.contains(query_indices, np.maximum(doc_rows, 0)) & ~judged
 
 

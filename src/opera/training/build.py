@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
-from opera.core.arrays import BoolArray, FloatArray, IntArray
+from opera.core.arrays import BoolArray, FloatArray, IntArray, is_among
 from opera.core.settings import resolved
 from opera.core.terminal import log
 from opera.data import Mixture, RetrievalData
@@ -65,7 +65,7 @@ class SetTrainingPairs:
     @property
     def confirmed(self) -> BoolArray:
         """Whether a decision calls each pair correct: bool ``[N of the set]``."""
-        return np.asarray(np.isin(text_keys(self.data, self.train), self.decided.confirmed))
+        return is_among(text_keys(self.data, self.train), self.decided.confirmed)
 
     def known_of_set(self, known: KnownPositives) -> KnownPositives:
         """Return the known positives of this set, with its query indices and document rows."""

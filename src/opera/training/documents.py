@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import BoolArray, IntArray, concatenated_ranges
+from opera.core.arrays import BoolArray, IntArray, concatenated_ranges, distinct_numbers, is_among
 from opera.data import RetrievalData
 from opera.data.copies import equal_positions, query_documents, text_keys
 from opera.data.pairs import TrainingPairs, pair_keys, split_keys
@@ -95,11 +95,12 @@ class KnownPositives:
         if data.held_out is not None:
             held_out = text_keys(data, data.held_out)
             keys.append(held_out[np.isin(split_keys(held_out)[0], query_group)])
-        return cls(np.unique(np.concatenate(keys)), query_group, document_group)
+        return cls(distinct_numbers(np.concatenate(keys)), query_group, document_group)
 
     def without(self, query_indices: IntArray, doc_rows: IntArray) -> KnownPositives:
         """Return a copy without some pairs ``[m]``."""
-        return replace(self, keys=np.setdiff1d(self.keys, self._keys_of(query_indices, doc_rows)))
+        is_left = ~is_among(self.keys, self._keys_of(query_indices, doc_rows))
+        return replace(self, keys=self.keys[is_left])
 
     def contains(self, query_indices: IntArray, doc_rows: IntArray) -> NDArray[np.bool_]:
         """Return whether documents are known positives of queries. The arrays are broadcast."""

@@ -17,6 +17,7 @@ from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from opera.core.arguments import flag, number, text, user_path, whole_number
+from opera.core.arrays import distinct_numbers
 from opera.core.errors import RunFolderError, SettingError, TrainingError, raise_first
 from opera.core.files import check_output, is_page
 from opera.core.processes import process_count, process_index
@@ -371,7 +372,7 @@ class PairPruning(SamplerCallback):
         refuse_differences("training pairs or scores", arrays)
         plan = Plan(self._seed, draws, batch_size)
         method = self.method(pairs, plan, self.method_settings, scores)
-        repeated = len(np.unique(copies)) < pairs.n_pairs
+        repeated = len(distinct_numbers(copies)) < pairs.n_pairs
         visits = FirstVisits.none(pairs.n_pairs, copies=copies if repeated else None)
         reader = self._loss_of(data_set.name).reader
         check_ranks(self.method, data_set, reader, batch_size)

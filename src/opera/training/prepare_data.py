@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from opera.config.negatives import RANDOM_KINDS, MixingSettings, shares_by_name
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
+from opera.core.arrays import distinct_numbers, is_among
 from opera.core.errors import DataError, SettingError, raise_first
 from opera.core.terminal import shown
 from opera.data import Mixture, RetrievalData
@@ -265,8 +264,8 @@ def _leaks(data: RetrievalData, settings: TrainSettings) -> Iterator[str]:
     for split in ("test", "dev") if settings.needs_dev else ("test",):
         if split in data.splits:
             qrels = data.split(split).relevant()
-            in_train = np.isin(text_keys(data, qrels), text_keys(data, data.training_split()))
-            if shared := len(np.unique(qrels.query_index[in_train])):
+            in_train = is_among(text_keys(data, qrels), text_keys(data, data.training_split()))
+            if shared := len(distinct_numbers(qrels.query_index[in_train])):
                 yield (
                     f"train contains {shared:,} of the {qrels.n_queries:,} {split} queries with "
                     f"the same document, so {split} scores may be too high"

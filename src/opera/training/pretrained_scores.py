@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import slices
+from opera.core.arrays import distinct_numbers, slices
 from opera.core.processes import everywhere, process_range
 from opera.core.rng import generator
 from opera.core.terminal import log
@@ -72,7 +72,7 @@ def rank_among_random(
         pool: the documents with a text. Other documents are never in a pool.
     """
     document_groups = pool.group[pairs.pair_doc]
-    positives = np.unique(document_groups)
+    positives = distinct_numbers(document_groups)
     in_order = generator(seed, "score.consistency").permutation(positives[pool.holds(positives)])
     in_order = in_order[: pool_size + int(pairs.positives_per_query.max())]
     position_of = np.full(len(documents), -1, dtype=np.int64)

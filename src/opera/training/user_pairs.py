@@ -24,7 +24,7 @@ from datasets import Dataset, IterableDataset, IterableDatasetDict, concatenate_
 from numpy.typing import NDArray
 from torch import Tensor
 
-from opera.core.arrays import IntArray, concatenated_ranges
+from opera.core.arrays import IntArray, concatenated_ranges, distinct_numbers
 from opera.core.errors import DataError
 from opera.core.terminal import counted, log, shown
 from opera.data import RetrievalData, TextTable
@@ -176,7 +176,7 @@ class UserPairs:
         self._label_0 = Companions.of_queries(
             rows[trains], order[positions[trains]], self.pairs.n_queries
         )
-        if without := len(np.unique(of_rows[~trains])):
+        if without := len(distinct_numbers(of_rows[~trains])):
             log.warning(
                 "%s: skipped %s that have only rows with label 0",
                 *(self.title, counted(without, "query")),

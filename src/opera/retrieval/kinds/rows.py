@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
-from opera.core.arrays import IntArray, concatenated_ranges, slices
+from opera.core.arrays import IntArray, concatenated_ranges, distinct_numbers, slices
 from opera.core.files import unfinished
 from opera.data.texts import open_arrow
 from opera.retrieval.nearest import BestDocuments
@@ -146,7 +146,7 @@ class SparseRows(Rows):
     def unusable(self) -> IntArray:
         """Return the rows with a weight that is not finite."""
         items = np.flatnonzero(~np.isfinite(self.matrix.data))
-        return np.unique(np.searchsorted(self.offsets, items, side="right") - 1)
+        return distinct_numbers(np.searchsorted(self.offsets, items, side="right") - 1)
 
     def normalised(self) -> SparseRows:
         """Return the rows scaled to length 1; a row without words stays as it is."""
@@ -257,7 +257,7 @@ class TokenRows(Rows):
     def unusable(self) -> IntArray:
         """Return the texts with a value that is not finite."""
         tokens = np.flatnonzero(~np.isfinite(self.vectors).all(axis=1))
-        return np.unique(np.searchsorted(self.offsets, tokens, side="right") - 1)
+        return distinct_numbers(np.searchsorted(self.offsets, tokens, side="right") - 1)
 
     def columns(self) -> dict[str, pa.Array]:
         """Return the vectors of each text, and their mean."""
