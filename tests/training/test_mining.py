@@ -1,5 +1,6 @@
 """Mined negatives: ranks, margins and the reranker's veto, against sentence-transformers' own miner."""
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from backbones import write_reranker
 from opera.config.negatives import MiningSettings
 from opera.data.qrels import DocumentLists
 from opera.retrieval.encoder import open_encoder
-from opera.training.documents import KnownPositives
-from opera.training.negatives import Miner, lowest_positive
+from opera.training import negatives
+from opera.training.documents import DocumentPool, KnownPositives
+from opera.training.negatives import Miner, lowest_positive, may_be_negative
 
 
 def mined(
@@ -92,3 +94,22 @@ def test_training_mines_as_the_command_does(train, beir, static_model, tmp_path,
     queries, negatives = opera.load_data(beir).counts()["train_queries"], table.num_rows
     assert 0 < negatives < 9 * queries
     assert opera.mine(beir, model=static_model, **{**mining, "keep": 1}).num_rows <= queries
+
+
+def test_the_memory_of_mining_is_that_of_a_block(monkeypatch):
+    """Per candidate, a block takes a few numbers of 8 bytes; all candidates take one bool."""
+    monkeypatch.setattr(negatives, "CANDIDATES_AT_ONCE", 2**14)
+    n_queries, depth, n_documents = 4_000, 100, 5_000
+    rng = np.random.default_rng(0)
+    groups = np.arange(n_documents, dtype=np.int32)
+    known = KnownPositives(np.zeros(1, np.int64), np.arange(n_queries, dtype=np.int32), groups)
+    candidates = rng.integers(0, n_documents, (n_queries, depth)).astype(np.int32)
+    tracemalloc.start()
+    try:
+        allowed = may_be_negative(candidates, known, DocumentPool(groups))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert allowed.shape == candidates.shape
+    assert peak < allowed.nbytes + 2**14 * 100
+    assert 8 * candidates.size > 2**14 * 100, "the bound would not notice 8 bytes per candidate"
