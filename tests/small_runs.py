@@ -12,6 +12,7 @@ import pytest
 
 from opera.config.recipe import make_recipe
 from opera.data import load_all
+from opera.retrieval.nearest import NearestDocuments
 from opera.run_folder.folder import Run
 from opera.training.callbacks import Trace
 from opera.training.prepare import Prepared, load_and_check
@@ -74,3 +75,14 @@ def unit_vectors(rng: np.random.Generator, *shape: int) -> np.ndarray:
     """Draw float32 vectors of length 1."""
     vectors = rng.normal(size=shape).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def search_as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
+    """Search by the lines for GPUs, on the CPU."""
+    make = NearestDocuments.__init__
+
+    def as_on_a_gpu(self: NearestDocuments, *arguments: Any, **options: Any) -> None:
+        make(self, *arguments, **options)
+        self._device = "cuda"
+
+    patch.setattr(NearestDocuments, "__init__", as_on_a_gpu)

@@ -28,7 +28,7 @@ from opera.run.model_card import _passages
 from opera.run.serve import Searches
 from opera.run.show import run_texts
 from opera.run_folder.folder import Run
-from small_runs import SMALL, unit_vectors
+from small_runs import SMALL, search_as_on_a_gpu, unit_vectors
 from tiny_world import data_from_dicts
 
 SENTENCES = {
@@ -60,16 +60,19 @@ def best_scores(queries: np.ndarray, documents: DocumentVectors) -> np.ndarray:
     return np.stack([scores[:, first:end].max(axis=1) for first, end in ranges], axis=1)
 
 
+@pytest.mark.parametrize("on_gpu", [False, True], ids=["cpu", "the lines for GPUs"])
 @given(corpus=corpora(), depth=st.integers(1, 70), tile=st.integers(1, 900), block=st.integers(1, 50))
 @settings(deadline=None, max_examples=60)
-def test_a_document_is_ranked_once_by_its_best_passage(corpus, depth, tile, block):
+def test_a_document_is_ranked_once_by_its_best_passage(corpus, depth, tile, block, on_gpu):
     queries, documents = corpus
     expected = best_scores(queries, documents).astype(np.float32)
     ids = table(len(documents))
     doc_rows = np.repeat(np.arange(len(documents)), np.diff(documents.starts))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vectors, "TILE_BYTES", tile)
-        patch.setattr(nearest, "DOCUMENTS", block)
+        patch.setattr(nearest, "GPU_DOCUMENTS" if on_gpu else "DOCUMENTS", block)
+        if on_gpu:
+            search_as_on_a_gpu(patch)
         ranking = exact_search(NearestDocuments(queries, ids, depth, doc_rows=doc_rows), documents.rows)
     for of_query, rows, scores in zip(expected, ranking.doc_rows, ranking.scores, strict=True):
         best = np.lexsort((np.arange(len(documents)), of_query))[::-1][:depth]

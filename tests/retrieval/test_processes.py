@@ -24,12 +24,12 @@ import numpy as np
 from opera.core.cache import cache_folder
 from opera.data import Mixture, load_data
 from opera.retrieval import vectors as vector_files
-from opera.retrieval import search, vectors
+from opera.retrieval import nearest, search, vectors
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import load_model
 
-search.UNIT, vectors.TILE_BYTES, vectors.QUERIES, vectors.DOCUMENTS = 48, 5000, 7, 30
+search.UNIT, vectors.TILE_BYTES, nearest.QUERIES, nearest.DOCUMENTS = 48, 5000, 7, 30
 vector_files.LEAST_ROWS = 32  # four shards of documents
 folder, model_folder, out = sys.argv[1:]
 data, model = load_data(folder), load_model(model_folder, "cpu")

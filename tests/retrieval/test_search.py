@@ -19,7 +19,7 @@ from opera.retrieval.encoder import open_encoder
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import NearestDocuments, exact_search
 from opera.retrieval.search import search_corpus
-from small_runs import unit_vectors
+from small_runs import search_as_on_a_gpu, unit_vectors
 from tiny_world import data_from_dicts
 
 
@@ -97,17 +97,6 @@ def test_distances_rank_as_brute_force_does(similarity, norm):
         assert_same(ranking, ranked(scores, ids, depth))
 
 
-def search_as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
-    """Search by the lines for GPUs, on the CPU."""
-    make = NearestDocuments.__init__
-
-    def as_on_a_gpu(self: NearestDocuments, *arguments: Any) -> None:
-        make(self, *arguments)
-        self._device = "cuda"
-
-    patch.setattr(NearestDocuments, "__init__", as_on_a_gpu)
-
-
 @given(problem=problems())
 @settings(deadline=None, max_examples=25)
 def test_the_way_of_gpus_finds_the_same(problem):
@@ -141,7 +130,7 @@ def test_a_query_of_zeros_takes_memory_for_its_own_candidates_only(monkeypatch):
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_threads_libraries_and_a_deep_ranking_change_nothing(library, monkeypatch):
-    defaults = processor_defaults()._replace(product=library)
+    defaults = processor_defaults()._replace(product_library=library)
     monkeypatch.setattr(nearest, "processor_defaults", lambda: defaults)
     rng = np.random.default_rng(0)
     queries, docs = unit_vectors(rng, 3 * nearest.LEAST_QUERIES, 16), unit_vectors(rng, 3000, 16)
@@ -165,28 +154,54 @@ def test_vectors_on_disk_are_searched_by_shard(tmp_path):
     stored, ids = vectors.Embeddings(tmp_path, shards), [f"{number:04d}" for number in range(1500)]
     for block, lengths in ((512, [112, 512, 476]), (513, [1100])):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(vectors, "DOCUMENTS", block)
+            patch.setattr(vectors, "LEAST_TILE", block)
             parts = [(first, tile.copy()) for first, tile in vectors.tiles(stored, slice(400, 1500), 5)]
             assert_same(search_all(queries, stored, table(ids), 9), brute_force(queries, docs, ids, 9))
         assert [len(tile) for _, tile in parts] == lengths
         assert all(np.array_equal(tile, docs[first : first + len(tile)]) for first, tile in parts)
 
 
-def test_a_query_that_is_equally_similar_to_all_documents_needs_little_memory():
-    """All documents are candidates of a query of zeros. A matrix as wide as its candidates would take 270 MB."""
-    rng = np.random.default_rng(0)
-    queries, docs = unit_vectors(rng, 1000, 8), unit_vectors(rng, 2**14, 8)
-    queries[7] = 0
-    ids = [f"{number:05d}" for number in range(len(docs))]
-    search_all(queries[:1], docs, table(ids), 3)
-    tracemalloc.start()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "DOCUMENTS", len(docs))
-        ranking = search_all(queries, docs, table(ids), 3)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert ranking.doc_rows[7].tolist() == [2**14 - 1, 2**14 - 2, 2**14 - 3]
-    assert peak < 150 * 2**20  # the scores take 66 MB
+@pytest.mark.parametrize("similarity", ["cosine", "manhattan"])
+def test_threads_keep_one_passage_of_each_document(similarity):
+    rng = np.random.default_rng(1)
+    queries, docs = unit_vectors(rng, 3 * nearest.LEAST_QUERIES, 8), unit_vectors(rng, 900, 8)
+    ids, doc_rows = table([f"{number:03d}" for number in range(300)]), np.repeat(np.arange(300), 3)
+    rankings, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            rankings.append(search_all(queries, docs, ids, 7, doc_rows=doc_rows, similarity=similarity))
+    finally:
+        torch.set_num_threads(before)
+    assert_same(*rankings)
+
+
+def test_threads_keep_the_best_of_exact_scores():
+    rng = np.random.default_rng(2)
+    scores = rng.integers(0, 50, (3 * nearest.LEAST_QUERIES, 400)).astype(np.float32)
+    ids = [f"{number:03d}" for number in rng.permutation(400)]
+    best, before = nearest.BestDocuments(len(scores), table(ids), 9), torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        for first, last in ((0, 150), (150, 400)):
+            best.add_scores(first, slice(0, len(scores)), scores[:, first:last])
+    finally:
+        torch.set_num_threads(before)
+    assert_same(best.ranking(), ranked(scores, ids, 9))
+
+
+def test_an_error_in_a_thread_leaves_the_number_of_threads():
+    def work(part: slice) -> None:
+        raise ValueError(part)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with pytest.raises(ValueError, match="slice"):
+            nearest._in_threads(work, 100, torch_multiplies=True)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, 1e30])

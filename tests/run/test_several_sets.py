@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import opera
@@ -14,6 +15,7 @@ from opera.config.recipe import make_recipe
 from opera.data import Mixture, load_all, load_data
 from opera.data.list_matching import with_teacher
 from opera.deployment import export as export_module
+from opera.run import write
 from opera.training.build import build_training_set
 from opera.training.prepare_data import prepare_data
 from opera.training.trainer import make_sampler
@@ -139,3 +141,13 @@ def test_listed_pairs_carry_the_line_and_the_columns_of_their_own_file(static_mo
 def test_settings_that_do_not_fit_are_refused(settings, message, sets, static_model):
     with pytest.raises(opera.SettingError, match=message):
         prepared(sets, static_model, **settings)
+
+
+def test_pairs_are_written_in_parts(sets, static_model, tmp_path, monkeypatch):
+    tables = []
+    for most in (2**20, 7):
+        monkeypatch.setattr(write, "PAIRS_AT_ONCE", most)
+        run = opera.adapt(sets[0], also=sets[1:], model=static_model, out=tmp_path / str(most), **SMALL)
+        tables.append(run.pairs())
+    assert pq.ParquetFile(tmp_path / "7" / "pairs.parquet").num_row_groups == -(-len(tables[0]) // 7) > 1
+    assert tables[0] == tables[1]

@@ -21,20 +21,20 @@ class Defaults(NamedTuple):
         packs: whether transformers read texts without padding, with OPERA's attention and dropout.
         precision: what ``auto`` means for a transformer.
         torch_attention: the precisions for which torch's attention without dropout is faster.
-        product: the library whose float32 product is faster in one thread.
+        product_library: the library whose float32 product is faster in one thread.
     """
 
     packs: bool
     precision: Literal["bf16", "fp32"]
     torch_attention: tuple[Literal["bf16", "fp32"], ...]
-    product: Literal["numpy", "torch"]
+    product_library: Literal["numpy", "torch"]
 
 
 DEFAULTS: dict[Kind, Defaults] = {
     # benchmarks/results/amx.json: an Intel Xeon
     "amx": Defaults(True, "bf16", ("bf16", "fp32"), "torch"),
     # not measured: as AMX, but torch has no fast attention in bfloat16 without AMX. On an AMD,
-    # FAISS searched faster than torch; it multiplies by the library that NumPy uses.
+    # FAISS searched faster than torch; FAISS multiplies with OpenBLAS, as NumPy does.
     "avx512_bf16": Defaults(True, "bf16", ("fp32",), "numpy"),
     # benchmarks/results/avx2.json: an AMD EPYC
     "avx2": Defaults(True, "fp32", ("fp32",), "numpy"),

@@ -20,7 +20,7 @@ from opera.data.copies import text_keys
 from opera.data.id_lists import USER_COLUMN, IdList, read_lists
 from opera.data.list_matching import match_pairs
 from opera.data.mixture import Mixture
-from opera.data.pairs import DecidedPairs, pair_keys, split_keys
+from opera.data.pairs import NO_PAIRS, DecidedPairs, pair_keys, split_keys
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
 
@@ -179,7 +179,7 @@ def _only_in_test(mixture: Mixture, decisions: Decisions) -> int:
     keys = {name: text_keys(mixture.joined, qrels) for name, qrels in splits.items()}
     trained = [keys[name] for name in ("train", "dev") if name in keys]
     decided = decisions.keys(mixture.joined)
-    in_test = is_among(decided, keys.get("test", decided[:0]))
+    in_test = is_among(decided, keys.get("test", NO_PAIRS))
     return int((in_test & ~is_among(decided, np.concatenate(trained))).sum())
 
 

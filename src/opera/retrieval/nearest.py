@@ -29,6 +29,8 @@ QUERIES, DOCUMENTS = 256, 1024
 """Queries and documents of a product on a CPU: the scores fit into the cache of a core."""
 GPU_QUERIES, GPU_DOCUMENTS = 1024, 65_536
 """Queries and documents of a product on a GPU."""
+QUERIES_PER_MERGE = 1024
+"""Queries whose best documents processes exchange at once."""
 LEAST_QUERIES = 32
 """Fewest queries of a thread."""
 COLUMNS = 64
@@ -93,7 +95,7 @@ class BestDocuments:
 
     def merge_processes(self) -> None:
         """Merge the best documents of all processes' tiles; all processes must call this."""
-        for queries in slices(self.n_queries, GPU_QUERIES):
+        for queries in slices(self.n_queries, QUERIES_PER_MERGE):
             part = self._best[queries]
             candidates = np.concatenate(everywhere(partial(np.copy, part)), axis=1)
             if self._doc_rows is not None:  # processes may share the passages of a document
@@ -133,6 +135,7 @@ class NearestDocuments(BestDocuments):
         self._norm, self._device = DISTANCES.get(similarity, 0), device
         self._queries = np.require(query_embeddings, np.float32, ["C", "W"])
         self._on_device = torch.from_numpy(self._queries).to(device)
+        self._numpy_multiplies = self._norm == 0 and processor_defaults().product_library == "numpy"
         self._query_lengths = torch.linalg.vector_norm(self._on_device, dim=1).cpu().numpy()
 
     def add(self, first: int, tile: NDArray[np.float32]) -> None:
@@ -144,26 +147,48 @@ class NearestDocuments(BestDocuments):
         if not tile.size or not self._best.size:
             return
         tile = np.require(tile, np.float32, ["C", "W"])
-        documents = torch.from_numpy(tile).to(self._on_device.device)
-        errors, ranks = self._errors(documents), self._ranks(first, len(tile))
-        if self._device == "cpu":
-            _in_threads(partial(self._add_to_part, tile, ranks, errors), self.n_queries)
+        ranks = self._ranks(first, len(tile))
+        if self._device != "cpu":
+            self._add_on_gpu(first, tile, ranks)
             return
+        # torch's threads would wait in a loop, and slow down the search
+        errors = self._errors(np.sqrt(np.einsum("ij,ij->i", tile, tile).max()))
+        add_to_part = partial(self._add_to_part, tile, ranks, errors)
+        _in_threads(add_to_part, self.n_queries, torch_multiplies=not self._numpy_multiplies)
+
+    def _add_on_gpu(self, first: int, tile: NDArray[np.float32], ranks: IntArray) -> None:
+        """Search a tile: the device multiplies and selects, and the CPU scores the candidates."""
+        documents = torch.from_numpy(tile).to(self._on_device.device)
+        longest = torch.linalg.vector_norm(documents, dim=1).amax().item()
+        errors = self._errors(np.float32(longest))
         for queries in slices(self.n_queries, GPU_QUERIES):
             for block in slices(len(tile), GPU_DOCUMENTS):
                 scores = self._scores(self._on_device[queries], documents[block])
-                bounds = self._bounds(
-                    first + block.start, self._best[queries], scores, errors[queries]
-                )
+                best = self._best[queries]
+                bounds = self._bounds(first + block.start, best, scores, errors[queries])
                 reached = scores >= torch.from_numpy(bounds).to(scores.device)[:, None]
                 rows, columns = (
                     indices.cpu().numpy() for indices in reached.nonzero(as_tuple=True)
                 )
-                of_queries = self._best[queries], self._queries[queries]
-                of_documents = tile[block], ranks[block]
-                _keep_pairs(
-                    *of_queries, *of_documents, rows, columns, self._norm, self._has_passages
-                )
+                self._keep_pairs(queries, tile[block], ranks[block], rows, columns)
+
+    def _keep_pairs(
+        self,
+        queries: slice,
+        tile: NDArray[np.float32],
+        ranks: IntArray,
+        rows: IntArray,
+        columns: IntArray,
+    ) -> None:
+        """Score the candidates of some queries: the rows of the queries, ascending, and columns."""
+        best, vectors = self._best[queries], self._queries[queries]
+
+        def keep(part: slice) -> None:
+            pairs = slice(*np.searchsorted(rows, [part.start, part.stop]))
+            candidates = rows[pairs], columns[pairs]
+            _keep_pairs(best, vectors, tile, ranks, *candidates, self._norm, self._has_passages)
+
+        _in_threads(keep, len(best))
 
     def _add_to_part(
         self,
@@ -173,26 +198,24 @@ class NearestDocuments(BestDocuments):
         part: slice,
     ) -> None:
         """Search a tile for a part of the queries, in one thread."""
-        buffer = np.empty((QUERIES, DOCUMENTS), dtype=np.float32)
+        buffer = np.empty(QUERIES * DOCUMENTS, dtype=np.float32)
         for block in slices(len(tile), DOCUMENTS):
             for start in range(part.start, part.stop, QUERIES):
                 queries = slice(start, min(start + QUERIES, part.stop))
                 vectors = self._queries[queries]
-                scores = buffer[: len(vectors), : block.stop - block.start]
+                shape = len(vectors), block.stop - block.start
+                scores = buffer[: shape[0] * shape[1]].reshape(shape)
                 self._score(vectors, tile[block], scores)
                 of_queries = self._best[queries], scores, errors[queries]
                 of_documents = ranks[block], vectors, tile[block]
                 _keep(*of_queries, *of_documents, self._norm, self._has_passages)
 
-    def _errors(self, documents: torch.Tensor) -> NDArray[np.float32]:
-        """Return each query's largest possible error of a float32 score with these documents."""
-        dimension = documents.shape[1]
+    def _errors(self, longest: np.float32) -> NDArray[np.float32]:
+        """Return each query's largest possible error of a float32 score with documents of at most
+        this length.
+        """
+        dimension = self._queries.shape[1]
         relative = (dimension + 8) * SUM_ERROR + (self._device != "cpu") * DEVICE_ERROR
-        if self._device == "cpu":  # torch's threads would wait in a loop, and slow down the search
-            array = documents.numpy()
-            longest = np.sqrt(np.einsum("ij,ij->i", array, array).max())
-        else:
-            longest = np.float32(torch.linalg.vector_norm(documents, dim=1).amax().item())
         with np.errstate(over="ignore", invalid="ignore"):
             size = self._query_lengths * longest
             if self._norm:
@@ -211,7 +234,7 @@ class NearestDocuments(BestDocuments):
         scores: NDArray[np.float32],
     ) -> None:
         """Compute the scores ``[queries, documents]`` on a CPU, within the error of float32."""
-        if self._norm == 0 and len(queries) > 1 and processor_defaults().product == "numpy":
+        if self._numpy_multiplies and self.n_queries > 1:  # torch multiplies one query faster
             np.matmul(queries, documents.T, out=scores)
             return
         tensors = torch.from_numpy(queries), torch.from_numpy(documents)
@@ -264,30 +287,34 @@ def _best_of_each(candidates: NDArray[np.complex128]) -> NDArray[np.complex128]:
     return by_document
 
 
-def _in_threads(work: Callable[[slice], None], n_queries: int) -> None:
+_limits_threads = Lock()
+"""Searches in several threads take turns, because a limit holds for all threads of the process."""
+
+
+def _in_threads(
+    work: Callable[[slice], None], n_queries: int, *, torch_multiplies: bool = False
+) -> None:
     """Let each of torch's threads work on a part of the queries; a library uses one thread there.
 
     A few queries stay in this thread, where libraries use all threads.
     """
-    threads = torch.get_num_threads()
-    n_parts = min(threads, n_queries // LEAST_QUERIES)
-    if n_parts < 2:
+    if n_queries < 2 * LEAST_QUERIES:
         work(slice(0, n_queries))
         return
-    ends = np.linspace(0, n_queries, n_parts + 1).astype(int).tolist()
-    try:
-        with (
-            _limits_threads,
-            _thread_pools().limit(limits=1, user_api="blas"),
-            ThreadPoolExecutor(n_parts, initializer=torch.set_num_threads, initargs=(1,)) as pool,
-        ):
-            list(pool.map(work, map(slice, ends[:-1], ends[1:])))
-    finally:
-        torch.set_num_threads(threads)  # new threads copy the last setting of any thread
-
-
-_limits_threads = Lock()
-"""Searches in several threads take turns, because a limit holds for all threads of the process."""
+    with _limits_threads:
+        threads = torch.get_num_threads()
+        n_parts = min(threads, n_queries // LEAST_QUERIES)
+        ends = np.linspace(0, n_queries, n_parts + 1).astype(int).tolist()
+        prepare = partial(torch.set_num_threads, 1) if torch_multiplies else None
+        try:
+            with (
+                _thread_pools().limit(limits=1, user_api="blas"),
+                ThreadPoolExecutor(n_parts, initializer=prepare) as pool,
+            ):
+                list(pool.map(work, map(slice, ends[:-1], ends[1:])))
+        finally:
+            if torch_multiplies:
+                torch.set_num_threads(threads)  # new threads copy the last setting of any thread
 
 
 @cache

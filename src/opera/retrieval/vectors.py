@@ -114,7 +114,7 @@ class Embeddings:
 
         Callers must not change a part, nor use it after the next one.
         """
-        if self.shards.size < DOCUMENTS:
+        if self.shards.size < LEAST_TILE:
             yield rows.start, self[rows]
             return
         for number, first, local_rows in self.shards.parts(rows):
@@ -146,7 +146,7 @@ def write_shard(path: Path, vectors: NDArray[np.float32]) -> None:
 
 TILE_BYTES = 2**26
 """Size of the embeddings that are read at once."""
-DOCUMENTS = 2048
+LEAST_TILE = 2048
 """Smaller shards are copied into one tile."""
 
 

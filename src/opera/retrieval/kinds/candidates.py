@@ -18,7 +18,7 @@ from opera.core.terminal import log
 from opera.data import TextTable
 from opera.retrieval.kinds.rows import NearestRows, TokenRows
 from opera.retrieval.measures import Ranking
-from opera.retrieval.nearest import NO_DOCUMENT, QUERIES, BestDocuments
+from opera.retrieval.nearest import NO_DOCUMENT, QUERIES_PER_MERGE, BestDocuments
 
 EXACT_DOCUMENTS = 20_000
 """A search in a corpus of this size or smaller compares all documents."""
@@ -105,7 +105,7 @@ class NearestCandidates(BestDocuments):
 
     def merge_processes(self) -> None:
         """Merge the candidates of all processes' tiles; all processes must call this."""
-        for queries in slices(self.n_queries, QUERIES):
+        for queries in slices(self.n_queries, QUERIES_PER_MERGE):
             parts = self._candidates[queries], self._scores[queries]
             self._keep(
                 queries,
