@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import distinct_numbers
+from opera.core.arrays import distinct_numbers, is_among
 from opera.core.errors import DataError
 from opera.core.rng import generator, order_of_texts
 from opera.core.terminal import counted
@@ -196,7 +196,8 @@ def _without_texts_of_other_sets(mixture: Mixture, before: Mixture) -> Mixture:
         query_groups = [group for split in added for group in query_group[split.query_rows]]
         doc_rows = [doc_row for split in added for doc_row in split.relevant().doc_rows]
         trained = document_group[data_set.split("train").relevant().doc_rows]
-        held_out.append((query_groups, np.setdiff1d(document_group[doc_rows], trained)))
+        new_groups = document_group[doc_rows]
+        held_out.append((query_groups, new_groups[~is_among(new_groups, trained)]))
     changed = []
     for set_number, (data_set, _, query_group, document_group) in enumerate(sets):
         train, others = data_set.split("train"), held_out[:set_number] + held_out[set_number + 1 :]

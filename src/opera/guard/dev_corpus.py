@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.config.training import TrainSettings
-from opera.core.arrays import IntArray, distinct_numbers, normalise
+from opera.core.arrays import distinct_numbers, normalise
 from opera.core.rng import generator
 from opera.data import Mixture, Qrels, RetrievalData
 from opera.retrieval.encoder import Encoder, rows_digest
@@ -206,19 +206,21 @@ def reduced_corpus(
     text are excluded.
     """
     qrels, corpus_text = data.judged_qrels("dev"), settings.corpus_text
-    chosen_doc_rows: IntArray = distinct_numbers(qrels.relevant().doc_rows)
-    empty_doc_rows = np.setdiff1d(data.corpus.empty_rows(corpus_text), chosen_doc_rows)
+    is_chosen, is_empty = np.zeros((2, len(data.corpus)), dtype=bool)
+    is_chosen[qrels.relevant().doc_rows] = True
+    is_empty[data.corpus.empty_rows(corpus_text)] = True
+    is_empty &= ~is_chosen
     for doc_rows_at_rank in best.T:
-        ranked = doc_rows_at_rank[doc_rows_at_rank >= 0]
-        extended = np.setdiff1d(np.union1d(chosen_doc_rows, ranked), empty_doc_rows)
-        if len(extended) > limit:
+        extended = is_chosen.copy()
+        extended[doc_rows_at_rank[doc_rows_at_rank >= 0]] = True
+        extended &= ~is_empty
+        if extended.sum() > limit:
             break
-        chosen_doc_rows = extended
-    used = np.union1d(chosen_doc_rows, empty_doc_rows)
-    others = np.setdiff1d(np.arange(len(data.corpus)), used)
+        is_chosen = extended
+    others = np.flatnonzero(~is_chosen & ~is_empty)
     others = generator(settings.seed, "guard.documents").permutation(others)
-    others = others[: max(0, limit - len(chosen_doc_rows))]
-    doc_rows = np.sort(np.concatenate([chosen_doc_rows, others])).astype(np.int64)
+    is_chosen[others[: max(0, limit - int(is_chosen.sum()))]] = True
+    doc_rows = np.flatnonzero(is_chosen)
     judged = np.isin(qrels.doc_rows, doc_rows)
     dev = Qrels.from_arrays(
         qrels.query_rows[qrels.query_index[judged]],

@@ -33,7 +33,9 @@ class DocumentPool:
     def of(cls, data: RetrievalData, corpus_text: CorpusText) -> DocumentPool:
         """Return all documents of a data set whose encoded text is not empty."""
         empty = data.corpus.empty_rows(corpus_text)
-        return cls(data.document_group, np.union1d(empty, data.corpus.copies))
+        return cls(
+            data.document_group, distinct_numbers(np.concatenate([empty, data.corpus.copies]))
+        )
 
     def __len__(self) -> int:
         return len(self.group) - len(self.left_out)
@@ -44,8 +46,10 @@ class DocumentPool:
 
     def only(self, doc_rows: IntArray) -> DocumentPool:
         """Return the pool with the texts of these documents only."""
-        other_groups = np.setdiff1d(np.arange(len(self.group)), self.group[doc_rows])
-        return replace(self, left_out=np.union1d(self.left_out, other_groups))
+        is_left_out = np.ones(len(self.group), dtype=bool)
+        is_left_out[self.group[doc_rows]] = False
+        is_left_out[self.left_out] = True
+        return replace(self, left_out=np.flatnonzero(is_left_out))
 
     def others(self, doc_rows: IntArray) -> int:
         """Count the documents of the pool with another text than these documents."""

@@ -156,7 +156,9 @@ class UserPairs:
     @property
     def rows_without_pair(self) -> NDArray[np.int64]:
         """The rows with label 0."""
-        return np.setdiff1d(np.arange(len(self.dataset)), self.row_of_pair)
+        has_pair = np.zeros(len(self.dataset), dtype=bool)
+        has_pair[self.row_of_pair] = True
+        return np.flatnonzero(~has_pair)
 
     def skip_label_0(self) -> None:
         """Say how many rows with label 0 do not train."""
