@@ -188,7 +188,8 @@ def trained_table(results: Results) -> str:
         for name in SETS:
             run = {"model": model, "set": name, "noise": "clean", "method": "ft", "seed": 0}
             cells.append(_before_and_after(results.of(run)) if results.has(run) else "")
-        rows.append([title, *cells])
+        if any(cells):
+            rows.append([title, *cells])
     return table_lines(["model", *SETS], rows)
 
 
