@@ -1,6 +1,8 @@
 """Search: exact, against every score in float64, for any tiles, blocks and threads; ``opera.search``."""
 
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -128,20 +130,28 @@ def test_a_query_of_zeros_takes_memory_for_its_own_candidates_only(monkeypatch):
     assert peak < padded / 20
 
 
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch use so many threads in the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_threads_libraries_and_a_deep_ranking_change_nothing(library, monkeypatch):
     defaults = processor_defaults()._replace(product_library=library)
     monkeypatch.setattr(nearest, "processor_defaults", lambda: defaults)
     rng = np.random.default_rng(0)
     queries, docs = unit_vectors(rng, 3 * nearest.LEAST_QUERIES, 16), unit_vectors(rng, 3000, 16)
-    ids, before = [f"{number:04d}" for number in rng.permutation(3000)], torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
+    ids = [f"{number:04d}" for number in rng.permutation(3000)]
+    with torch_threads(3):
         for depth in (1, 2500, 10**9):
             assert_same(search_all(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
         assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_vectors_on_disk_are_searched_by_shard(tmp_path):
@@ -166,13 +176,10 @@ def test_threads_keep_one_passage_of_each_document(similarity):
     rng = np.random.default_rng(1)
     queries, docs = unit_vectors(rng, 3 * nearest.LEAST_QUERIES, 8), unit_vectors(rng, 900, 8)
     ids, doc_rows = table([f"{number:03d}" for number in range(300)]), np.repeat(np.arange(300), 3)
-    rankings, before = [], torch.get_num_threads()
-    try:
-        for threads in (1, 3):
-            torch.set_num_threads(threads)
+    rankings = []
+    for threads in (1, 3):
+        with torch_threads(threads):
             rankings.append(search_all(queries, docs, ids, 7, doc_rows=doc_rows, similarity=similarity))
-    finally:
-        torch.set_num_threads(before)
     assert_same(*rankings)
 
 
@@ -180,13 +187,10 @@ def test_threads_keep_the_best_of_exact_scores():
     rng = np.random.default_rng(2)
     scores = rng.integers(0, 50, (3 * nearest.LEAST_QUERIES, 400)).astype(np.float32)
     ids = [f"{number:03d}" for number in rng.permutation(400)]
-    best, before = nearest.BestDocuments(len(scores), table(ids), 9), torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
+    best = nearest.BestDocuments(len(scores), table(ids), 9)
+    with torch_threads(3):
         for first, last in ((0, 150), (150, 400)):
             best.add_scores(first, slice(0, len(scores)), scores[:, first:last])
-    finally:
-        torch.set_num_threads(before)
     assert_same(best.ranking(), ranked(scores, ids, 9))
 
 
@@ -194,14 +198,10 @@ def test_an_error_in_a_thread_leaves_the_number_of_threads():
     def work(part: slice) -> None:
         raise ValueError(part)
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
+    with torch_threads(3):
         with pytest.raises(ValueError, match="slice"):
             nearest._in_threads(work, 100, torch_multiplies=True)
         assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, 1e30])

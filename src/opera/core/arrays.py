@@ -48,11 +48,15 @@ def is_among(values: IntArray, keys: IntArray) -> BoolArray:
 
     For pair keys, ``np.isin`` does the same, but calls ``np.unique``. For row numbers it is faster.
     """
+    return is_among_ascending(values, np.sort(keys))
+
+
+def is_among_ascending(values: IntArray, keys: IntArray) -> BoolArray:
+    """Return what :func:`is_among` does, for keys in ascending order."""
     if len(keys) == 0:
         return np.zeros(np.shape(values), dtype=bool)
-    ordered = np.sort(keys)
-    positions = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
-    return np.asarray(ordered[positions] == values)
+    positions = np.minimum(np.searchsorted(keys, values), len(keys) - 1)
+    return np.asarray(keys[positions] == values)
 
 
 def normalise(rows: NDArray[np.float32]) -> IntArray:

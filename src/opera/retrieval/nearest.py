@@ -319,7 +319,7 @@ def _in_threads(
 
 @cache
 def _thread_pools() -> ThreadpoolController:
-    """Find the libraries with threads of their own, such as NumPy's BLAS."""
+    """Return what limits the threads of other libraries, such as NumPy's BLAS."""
     return ThreadpoolController()
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from opera.core.files import write_parquet
 from opera.core.terminal import json_text
 from opera.data import RetrievalData
 from opera.run.noisy_pairs import suspicious_table, visit_columns
@@ -87,6 +86,6 @@ def write_reranker(
         if name == SUSPICIOUS_FILE:
             writer.write_csv(name, table)
         else:
-            write_parquet(folder / name, [table])
+            writer.write_tables(name, [table])
     text = json_text(record.model_dump(mode="json")) + "\n"
     (folder / RERANKER_FILE).write_text(text, encoding="utf-8")

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import BoolArray, IntArray, concatenated_ranges, distinct_numbers, is_among
+from opera.core.arrays import (
+    BoolArray,
+    IntArray,
+    concatenated_ranges,
+    distinct_numbers,
+    is_among,
+    is_among_ascending,
+)
 from opera.data import RetrievalData
 from opera.data.copies import equal_positions, query_documents, text_keys
 from opera.data.pairs import TrainingPairs, pair_keys, split_keys
@@ -108,9 +115,7 @@ class KnownPositives:
 
     def contains(self, query_indices: IntArray, doc_rows: IntArray) -> NDArray[np.bool_]:
         """Return whether documents are known positives of queries. The arrays are broadcast."""
-        wanted_keys = self._keys_of(query_indices, doc_rows)
-        key_positions = np.minimum(np.searchsorted(self.keys, wanted_keys), len(self.keys) - 1)
-        return np.asarray(self.keys[key_positions] == wanted_keys)
+        return is_among_ascending(self._keys_of(query_indices, doc_rows), self.keys)
 
     def among_negatives(
         self, query_indices: IntArray, doc_rows: IntArray, first_column: int

@@ -261,10 +261,11 @@ def _with_notes(data: RetrievalData, settings: TrainSettings) -> RetrievalData:
 
 def _leaks(data: RetrievalData, settings: TrainSettings) -> Iterator[str]:
     """Yield a note for each split whose queries are in train with the same relevant document."""
+    train_keys = text_keys(data, data.training_split())
     for split in ("test", "dev") if settings.needs_dev else ("test",):
         if split in data.splits:
             qrels = data.split(split).relevant()
-            in_train = is_among(text_keys(data, qrels), text_keys(data, data.training_split()))
+            in_train = is_among(text_keys(data, qrels), train_keys)
             if shared := len(distinct_numbers(qrels.query_index[in_train])):
                 yield (
                     f"train contains {shared:,} of the {qrels.n_queries:,} {split} queries with "
